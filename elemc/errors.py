@@ -1,0 +1,62 @@
+"""The exception family of elemc.
+
+Every error derives from `ElemcError` and also from the exception that a NumPy user would catch in
+the same place.  A message names the function, the operand, the axis and both sizes, as far as each
+is known, and ends with the user's source line of the failing expression.
+"""
+
+
+class ElemcError(Exception):
+    """Base of everything elemc raises."""
+
+
+class ShapeError(ElemcError, ValueError):
+    """Ranks or sizes that do not fit together."""
+
+
+class DtypeError(ElemcError, TypeError):
+    """A dtype that does not cast, or that an operation does not have."""
+
+
+class ModeError(ElemcError, ValueError):
+    """An unknown mode or order, or a mode that the expression does not allow."""
+
+
+class AxisError(ElemcError, ValueError, IndexError):
+    """An axis outside of an array's rank, or named twice."""
+
+
+class ArgumentError(ElemcError, TypeError):
+    """A call with the wrong number, names or kinds of arguments."""
+
+
+class UnsupportedError(ElemcError, TypeError):
+    """Something NumPy has and elemc has not; the message names the nearest thing that works."""
+
+
+class TraceError(ElemcError, TypeError):
+    """Python code that asks a symbolic array for its value (a branch, `float(x)`, ...)."""
+
+
+class ExpressionError(ElemcError, ValueError):
+    """An expression string outside of the allowed grammar."""
+
+
+class CompileError(ElemcError, RuntimeError):
+    """The C compiler is missing or failed; holds the command, its words and the kept source."""
+
+
+class DomainError(ElemcError, ValueError):
+    """A value, seen only while computing, that the operation rejects (2 ** -1 on integers)."""
+
+
+class VerifyError(ElemcError, AssertionError):
+    """An internal form is malformed: a bug in elemc."""
+
+
+class FallbackWarning(UserWarning):
+    """There is no C compiler and the NumPy interpreter answers."""
+
+
+class CacheWarning(UserWarning):
+    """A damaged cache entry was rebuilt, or the cache directory cannot be used."""

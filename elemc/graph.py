@@ -1,0 +1,454 @@
+"""The first form: a graph of whole-array operations.
+
+Grammar::
+
+    Graph := (inputs, outputs)                     captured arrays are found by walking the graph
+    Node  := Input(name, ndim, dtype, ident)       an argument of the function
+           | Captured(name, array)                 an array met while tracing; passed like an input
+           | Const(value, dtype, weak)             a scalar; weak: a Python number (NEP 50)
+           | Size(arg, dim)                        arg.shape[dim], an int64 scalar
+           | Iota(size)                            0, 1, ... size - 1, an int64 vector
+           | Apply(op, args, dtype)                a scalar operation, element by element
+           | Cast(arg, dtype)                      arg.astype(dtype)
+           | Accumulate(acc, arg, axes, ...)       fold over some axes of arg, which the result lacks
+           | Index(arg, forms, ndim)               broadcasting, transposing, slicing
+           | ExpandTo(arg, like)                   arg stretched to the shape of like
+           | Align(arg, order)                     arg, aligned by `order` in the op that consumes it
+    form  := Axis(axis, slice) | Pick(index)       how one dimension of arg is read
+
+A graph is *open* as the user writes it: operands of different ranks, dtypes that may be unknown
+(`None`), `Align` marks, composite accumulators.  `maps.close` settles order and dtypes and leaves
+a *closed* graph, in which all operands of an `Apply` have the same rank and the loop's dtype.
+
+Nodes are frozen and interned: equal means identical, so common subexpressions are found for free.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+_interned: weakref.WeakValueDictionary[Any, Node] = weakref.WeakValueDictionary()
+_interning = threading.Lock()
+_sources: weakref.WeakKeyDictionary[Node, str] = weakref.WeakKeyDictionary()
+_PACKAGE = str(Path(__file__).parent)
+
+N = TypeVar("N", bound="Node")
+
+
+class Node:
+    """One value of a graph.  Make nodes with `make`, which interns them."""
+
+    __slots__ = ("__weakref__",)
+    ndim: int
+    dtype: np.dtype | None
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """The nodes this one is computed from, in a fixed order."""
+        return ()
+
+    def rebuild(self, children: tuple[Node, ...]) -> Node:
+        """This node over other children."""
+        return self
+
+
+def make(cls: type[N], *args: Any) -> N:
+    """The one node of class `cls` with these fields."""
+    key = (cls, *args)
+    with _interning:
+        node = _interned.get(key)
+        if node is None:
+            node = _interned[key] = cls(*args)
+    return node  # type: ignore[return-value]
+
+
+def node_class(cls: type[N]) -> type[N]:
+    """Declare a node class: a frozen dataclass compared by identity."""
+    return dataclass(frozen=True, eq=False, repr=False, slots=True, weakref_slot=False)(cls)
+
+
+@node_class
+class Input(Node):
+    """An argument of the function.  `ident` tells two inputs of one name apart."""
+
+    name: str
+    ndim: int
+    dtype: np.dtype | None
+    ident: object
+
+
+@node_class
+class Captured(Node):
+    """An array met while building or tracing; `array` holds a read-only copy."""
+
+    name: str
+    array: FrozenArray
+
+    @property
+    def ndim(self) -> int:  # type: ignore[override]
+        return self.array.data.ndim
+
+    @property
+    def dtype(self) -> np.dtype:  # type: ignore[override]
+        return self.array.data.dtype
+
+
+@node_class
+class Const(Node):
+    """A scalar constant, keyed by dtype and bits.  A weak one is a Python number."""
+
+    bits: bytes
+    dtype: np.dtype
+    weak: bool
+
+    @property
+    def ndim(self) -> int:  # type: ignore[override]
+        return 0
+
+    @property
+    def value(self) -> np.generic:
+        """The constant as a NumPy scalar."""
+        return np.frombuffer(self.bits, self.dtype)[0]  # type: ignore[no-any-return]
+
+
+@node_class
+class Size(Node):
+    """The length of dimension `dim` of `arg`, known when the function is called."""
+
+    arg: Node
+    dim: int
+
+    ndim = 0  # type: ignore[misc]
+    dtype = np.dtype(np.int64)  # type: ignore[misc]
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.arg,)
+
+    def rebuild(self, children: tuple[Node, ...]) -> Node:
+        return make(Size, children[0], self.dim)
+
+
+@node_class
+class Iota(Node):
+    """The integers below `size`, which is a `Size`."""
+
+    size: Node
+
+    ndim = 1  # type: ignore[misc]
+    dtype = np.dtype(np.int64)  # type: ignore[misc]
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.size,)
+
+    def rebuild(self, children: tuple[Node, ...]) -> Node:
+        return make(Iota, children[0])
+
+
+@node_class
+class Apply(Node):
+    """`op` on the elements of `args`.  `dtype` is None while an argument's dtype is unknown."""
+
+    op: Any
+    args: tuple[Node, ...]
+    dtype: np.dtype | None
+
+    @property
+    def ndim(self) -> int:  # type: ignore[override]
+        return max((a.ndim for a in self.args), default=0)
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return self.args
+
+    def rebuild(self, children: tuple[Node, ...]) -> Node:
+        return make(Apply, self.op, children, self.dtype)
+
+
+@node_class
+class Cast(Node):
+    """`arg` converted to `dtype`."""
+
+    arg: Node
+    dtype: np.dtype
+
+    @property
+    def ndim(self) -> int:  # type: ignore[override]
+        return self.arg.ndim
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.arg,)
+
+    def rebuild(self, children: tuple[Node, ...]) -> Node:
+        return make(Cast, children[0], self.dtype)
+
+
+@node_class
+class Accumulate(Node):
+    """`acc` folded over `axes` of `arg` (sorted, none negative); the result lacks them.
+
+    `initial` (rank of the result) starts the fold; `where` (rank of `arg`) masks elements.
+    `options` are keywords of composite accumulators (`ddof`), sorted by name.
+    """
+
+    acc: Any
+    arg: Node
+    axes: tuple[int, ...]
+    dtype: np.dtype | None
+    initial: Node | None
+    where: Node | None
+    options: tuple[tuple[str, Any], ...]
+
+    @property
+    def ndim(self) -> int:  # type: ignore[override]
+        return self.arg.ndim - len(self.axes)
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return tuple(c for c in (self.arg, self.initial, self.where) if c is not None)
+
+    def rebuild(self, children: tuple[Node, ...]) -> Node:
+        rest = list(children)
+        arg = rest.pop(0)
+        initial = rest.pop(0) if self.initial is not None else None
+        where = rest.pop(0) if self.where is not None else None
+        return make(
+            Accumulate, self.acc, arg, self.axes, self.dtype, initial, where, self.options
+        )
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A dimension of the argument read along `axis` of the result, through a slice."""
+
+    axis: int
+    start: int | None = None
+    stop: int | None = None
+    step: int = 1
+
+    @property
+    def full(self) -> bool:
+        """Whether the whole dimension is read, in its own direction."""
+        return (self.start, self.stop, self.step) == (None, None, 1)
+
+
+@dataclass(frozen=True)
+class Pick:
+    """A dimension of the argument read at one index, which may count from the end."""
+
+    index: int
+
+
+@node_class
+class Index(Node):
+    """`arg` read through one form per dimension.  A result axis that no form names has size 1."""
+
+    arg: Node
+    forms: tuple[Axis | Pick, ...]
+    ndim: int
+
+    @property
+    def dtype(self) -> np.dtype | None:  # type: ignore[override]
+        return self.arg.dtype
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.arg,)
+
+    def rebuild(self, children: tuple[Node, ...]) -> Node:
+        return make(Index, children[0], self.forms, self.ndim)
+
+
+@node_class
+class ExpandTo(Node):
+    """`arg` stretched to the shape of `like`, of which nothing but the shape is used."""
+
+    arg: Node
+    like: Node
+
+    @property
+    def ndim(self) -> int:  # type: ignore[override]
+        return self.like.ndim
+
+    @property
+    def dtype(self) -> np.dtype | None:  # type: ignore[override]
+        return self.arg.dtype
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.arg, self.like)
+
+    def rebuild(self, children: tuple[Node, ...]) -> Node:
+        return make(ExpandTo, *children)
+
+
+@node_class
+class Align(Node):
+    """`arg`, to be aligned by `order` ("c" or "f") in the op that consumes it."""
+
+    arg: Node
+    order: str
+
+    @property
+    def ndim(self) -> int:  # type: ignore[override]
+        return self.arg.ndim
+
+    @property
+    def dtype(self) -> np.dtype | None:  # type: ignore[override]
+        return self.arg.dtype
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.arg,)
+
+    def rebuild(self, children: tuple[Node, ...]) -> Node:
+        return make(Align, children[0], self.order)
+
+
+class FrozenArray:
+    """A read-only C-contiguous copy of an array, compared by identity."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.data = np.array(array, order="C", copy=True, subok=False)
+        self.data = self.data.astype(self.data.dtype.newbyteorder("="), copy=False)
+        self.data.flags.writeable = False
+
+
+def const(value: object, dtype: np.dtype | None = None, weak: bool = False) -> Const:
+    """A constant of `dtype` (default: the value's own)."""
+    scalar = np.asarray(value, dtype)
+    return make(Const, scalar.tobytes(), scalar.dtype.newbyteorder("="), weak)
+
+
+def is_const(node: Node, value: object) -> bool:
+    """Whether `node` is the constant `value`, sign of zero included."""
+    if not isinstance(node, Const):
+        return False
+    with np.errstate(all="ignore"):
+        other = np.asarray(value).astype(node.dtype)
+    return node.bits == other.tobytes()
+
+
+def toposort(outputs: Iterable[Node]) -> list[Node]:
+    """All nodes below `outputs`, children first; works at any depth."""
+    done: dict[Node, None] = {}
+    stack: list[tuple[Node, Iterator[Node]]] = []
+    opened: set[Node] = set()
+    for output in outputs:
+        if output in opened:
+            continue
+        opened.add(output)
+        stack.append((output, iter(output.children)))
+        while stack:
+            node, rest = stack[-1]
+            for child in rest:
+                if child not in opened:
+                    opened.add(child)
+                    stack.append((child, iter(child.children)))
+                    break
+            else:
+                stack.pop()
+                done[node] = None
+    return list(done)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Inputs and outputs of a function; its nodes are what the outputs reach."""
+
+    inputs: tuple[Input, ...]
+    outputs: tuple[Node, ...]
+
+    @cached_property
+    def nodes(self) -> list[Node]:
+        """The nodes that the outputs need, children first."""
+        return toposort(self.outputs)
+
+    def __hash__(self) -> int:
+        return hash((self.inputs, self.outputs))
+
+    @cached_property
+    def captured(self) -> tuple[Captured, ...]:
+        """The captured arrays, in order of first use."""
+        return tuple(n for n in self.nodes if isinstance(n, Captured))
+
+    def map(self, change: Any) -> Graph:
+        """The graph in which every node, over its new children, went through `change`."""
+        new: dict[Node, Node] = {}
+        for node in self.nodes:
+            children = node.children
+            moved = tuple(new[c] for c in children)
+            new[node] = change(node if moved == children else node.rebuild(moved))
+            carry_source(node, new[node])
+        return Graph(self.inputs, tuple(new[o] for o in self.outputs))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a flat list of nodes, so that depth does not matter."""
+        nodes = toposort((*self.inputs, *self.outputs))
+        place = {node: i for i, node in enumerate(nodes)}
+        rows = [(type(n), _flat(n, place), _sources.get(n)) for n in nodes]
+        ends = [place[i] for i in self.inputs], [place[o] for o in self.outputs]
+        return _unflatten, (rows, *ends)
+
+
+class _Ref(int):
+    """The place of a node in a pickled graph's list."""
+
+
+def _flat(node: Node, place: dict[Node, int]) -> tuple[Any, ...]:
+    def refer(value: Any) -> Any:
+        if isinstance(value, Node):
+            return _Ref(place[value])
+        if type(value) is tuple and any(isinstance(v, Node) for v in value):
+            return tuple(map(refer, value))
+        return value
+
+    return tuple(refer(getattr(node, f.name)) for f in fields(node))  # type: ignore[arg-type]
+
+
+def _unflatten(rows: list[Any], inputs: list[int], outputs: list[int]) -> Graph:
+    nodes: list[Node] = []
+
+    def resolve(value: Any) -> Any:
+        if isinstance(value, _Ref):
+            return nodes[value]
+        return tuple(map(resolve, value)) if type(value) is tuple else value
+
+    for cls, args, source in rows:
+        nodes.append(make(cls, *map(resolve, args)))
+        if source is not None:
+            _sources.setdefault(nodes[-1], source)
+    return Graph(tuple(nodes[i] for i in inputs), tuple(nodes[o] for o in outputs))  # type: ignore[misc]
+
+
+def note_source(node: Node) -> None:
+    """Remember the user's line that made `node`: the nearest frame outside of this package."""
+    if node in _sources:
+        return
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back  # type: ignore[assignment]
+    if frame is not None:
+        _sources[node] = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def carry_source(old: Node, new: Node) -> None:
+    """Let `new`, which stands for `old`, point to the same line."""
+    if new is not old and old in _sources:
+        _sources.setdefault(new, _sources[old])
+
+
+def source_of(node: Node) -> str | None:
+    """`file:line` of the user's code that made `node`, if known."""
+    return _sources.get(node)

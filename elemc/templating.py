@@ -1,0 +1,24 @@
+"""The Jinja environment that lays out every line of C."""
+
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+PACKAGE = Path(__file__).parent
+
+
+@cache
+def environment() -> Environment:
+    """The environment of `templates/`: beside the package in a checkout, inside it in a wheel."""
+    places = [PACKAGE / "templates", PACKAGE.parent / "templates"]
+    env = Environment(
+        loader=FileSystemLoader(places),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    env.globals.update(zip=zip, len=len)
+    return env
