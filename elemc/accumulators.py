@@ -48,6 +48,13 @@ class Accumulator:
         Whether `combine` receives the element's index.
     start : callable, optional
         With `identity=None`: the state from the first value (and its index).
+    neutral : callable, optional
+        `neutral(dtype)` is a state that `combine` of a non-empty axis never shows: what a fold
+        may start from instead of the identity (-0.0 for sum) or of the first element.
+    exact : bool
+        `merge` never rounds, so the order of merging does not matter at all.
+    reduce : callable, optional
+        NumPy's own reduction, for the interpreter.
     """
 
     name: str
@@ -60,7 +67,9 @@ class Accumulator:
     dtype: Any = None
     index: bool = False
     start: Callable[..., Any] | None = None
-    reduce: Callable[..., Any] | None = None  # NumPy's own, for the interpreter
+    neutral: Callable[[np.dtype], Any] | None = None
+    exact: bool = False
+    reduce: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         if self.commutative and self.merge is None:
@@ -81,7 +90,7 @@ class Composite:
     """An accumulation written as an expression: `expand(x, reduce, where, **options)`.
 
     `reduce(x, name)` folds over the axes in question and keeps them as axes of size 1;
-    `count()` is the number of folded elements, of the shape of such a result.
+    `count(x)` is the number of folded elements, a scalar or of the shape of such a result.
     """
 
     name: str
@@ -106,25 +115,55 @@ def _bool(_: np.dtype) -> np.dtype:
     return np.dtype(bool)
 
 
+def _lowest(dtype: np.dtype) -> Any:
+    """What every value of `dtype` is at least as large as."""
+    if dtype.kind == "b":
+        return False
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min
+    return complex(-np.inf, -np.inf) if dtype.kind == "c" else -np.inf
+
+
+def _highest(dtype: np.dtype) -> Any:
+    """What every value of `dtype` is at most as large as."""
+    if dtype.kind == "b":
+        return True
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).max
+    return complex(np.inf, np.inf) if dtype.kind == "c" else np.inf
+
+
+def _or_nan(bound: Callable[[np.dtype], Any]) -> Callable[[np.dtype], Any]:
+    """NaN, which fmin and fmax ignore; `bound` where there is none."""
+    return lambda dtype: np.nan if dtype.kind in "fc" else bound(dtype)
+
+
+def _minus_zero(dtype: np.dtype) -> Any:
+    """-0.0, so that a sum of negative zeros stays one."""
+    return complex(-0.0, -0.0) if dtype.kind == "c" else -0.0 if dtype.kind == "f" else 0
+
+
 FOLDS = (
     Accumulator("sum", 0, lambda a, v: a + v, merge=lambda a, b: a + b, commutative=True,
-                dtype=accumulation_dtype, reduce=np.add.reduce),
+                dtype=accumulation_dtype, neutral=_minus_zero, reduce=np.add.reduce),
     Accumulator("prod", 1, lambda a, v: a * v, merge=lambda a, b: a * b, commutative=True,
                 dtype=accumulation_dtype, reduce=np.multiply.reduce),
-    Accumulator("min", None, np.minimum, merge=np.minimum, commutative=True,
-                reduce=np.minimum.reduce),
-    Accumulator("max", None, np.maximum, merge=np.maximum, commutative=True,
-                reduce=np.maximum.reduce),
-    Accumulator("fmin", None, np.fmin, merge=np.fmin, commutative=True, reduce=np.fmin.reduce),
-    Accumulator("fmax", None, np.fmax, merge=np.fmax, commutative=True, reduce=np.fmax.reduce),
-    Accumulator("any", False, np.logical_or, merge=np.logical_or, commutative=True, dtype=_bool,
-                reduce=np.logical_or.reduce),
-    Accumulator("all", True, np.logical_and, merge=np.logical_and, commutative=True, dtype=_bool,
-                reduce=np.logical_and.reduce),
+    Accumulator("min", None, np.minimum, merge=np.minimum, commutative=True, exact=True,
+                neutral=_highest, reduce=np.minimum.reduce),
+    Accumulator("max", None, np.maximum, merge=np.maximum, commutative=True, exact=True,
+                neutral=_lowest, reduce=np.maximum.reduce),
+    Accumulator("fmin", None, np.fmin, merge=np.fmin, commutative=True, exact=True,
+                neutral=_or_nan(_highest), reduce=np.fmin.reduce),
+    Accumulator("fmax", None, np.fmax, merge=np.fmax, commutative=True, exact=True,
+                neutral=_or_nan(_lowest), reduce=np.fmax.reduce),
+    Accumulator("any", False, np.logical_or, merge=np.logical_or, commutative=True, exact=True,
+                dtype=_bool, reduce=np.logical_or.reduce),
+    Accumulator("all", True, np.logical_and, merge=np.logical_and, commutative=True, exact=True,
+                dtype=_bool, reduce=np.logical_and.reduce),
     Accumulator("argmin", None, _first(lambda a, b: a < b), finish=lambda v, k: k, index=True,
-                start=lambda v, k: (v, k)),
+                start=lambda v, k: (v, k), neutral=lambda dtype: (_highest(dtype), 0)),
     Accumulator("argmax", None, _first(lambda a, b: a > b), finish=lambda v, k: k, index=True,
-                start=lambda v, k: (v, k)),
+                start=lambda v, k: (v, k), neutral=lambda dtype: (_lowest(dtype), 0)),
 )
 
 
@@ -132,7 +171,7 @@ def _mean(x: Any, fold: Any, dtype: Any = None) -> Any:
     real = np.dtype(dtype) if dtype is not None else _inexact(x.dtype)
     state = np.dtype(np.float32) if real == np.float16 else real
     total = fold(x.astype(state), "sum")
-    return (total / fold.count().astype(state)).astype(real)
+    return (total / fold.count(x).astype(state)).astype(real)
 
 
 def _inexact(dtype: np.dtype) -> np.dtype:
@@ -143,7 +182,7 @@ def _var(x: Any, fold: Any, ddof: Any = 0, dtype: Any = None) -> Any:
     real = np.dtype(dtype) if dtype is not None else _inexact(x.dtype)
     state = np.dtype(np.float32) if real == np.float16 else real
     x = x.astype(state)
-    count = fold.count().astype(state if state.kind == "f" else np.zeros(0, state).real.dtype)
+    count = fold.count(x).astype(state if state.kind == "f" else np.zeros(0, state).real.dtype)
     distance = x - fold(x, "sum") / count.astype(state)
     squares = _abs2(distance)
     divisor = np.maximum(count - count.dtype.type(ddof), count.dtype.type(0))
@@ -199,7 +238,7 @@ def _nanvar(x: Any, fold: Any, ddof: Any = 0, dtype: Any = None) -> Any:
     known = fold.masked(~np.isnan(x))
     result = _var(x, known, ddof, dtype)
     # NumPy answers NaN where no degree of freedom is left
-    return np.where(known.count() > ddof, result, result.dtype.type(np.nan))
+    return np.where(known.count(x) > ddof, result, result.dtype.type(np.nan))
 
 
 COMPOSITES = (

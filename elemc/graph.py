@@ -14,7 +14,7 @@ Grammar::
            | Index(arg, forms, ndim)               broadcasting, transposing, slicing
            | ExpandTo(arg, like)                   arg stretched to the shape of like
            | Align(arg, order)                     arg, aligned by `order` in the op that consumes it
-    form  := Axis(axis, slice) | Pick(index)       how one dimension of arg is read
+    form  := Axis(axis, slice) | Pick(index) | Only   how one dimension of arg is read
 
 A graph is *open* as the user writes it: operands of different ranks, dtypes that may be unknown
 (`None`), `Align` marks, composite accumulators.  `maps.close` settles order and dtypes and leaves
@@ -250,12 +250,17 @@ class Pick:
     index: int
 
 
+@dataclass(frozen=True)
+class Only:
+    """A dimension that must be of size 1, dropped."""
+
+
 @node_class
 class Index(Node):
     """`arg` read through one form per dimension.  A result axis that no form names has size 1."""
 
     arg: Node
-    forms: tuple[Axis | Pick, ...]
+    forms: tuple[Axis | Pick | Only, ...]
     ndim: int
 
     @property

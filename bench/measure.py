@@ -1,0 +1,144 @@
+"""Time contestants against each other: interleaved rounds, paired ratios, bootstrap intervals.
+
+Each round calls every contestant once, in a new random order, so that what the machine does
+meanwhile hits all alike; a ratio is the median over rounds of (their time / base's time).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from timeit import Timer
+from typing import Any
+
+import numpy as np
+
+from .contestants import Call, Contestant
+from .workloads import Workload, operands
+
+# Largest error, relative to the largest value of the answer.
+TOLERANCE = {"float32": 5e-5, "float64": 1e-11}
+SAMPLE_SECONDS = 2e-3  # a sample lasts at least this long
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A median of paired ratios and its 95 % bootstrap interval."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass
+class Cell:
+    """One workload at one size, natural or given.
+
+    Attributes
+    ----------
+    samples : dict
+        Contestant to seconds per call, one number per round.
+    wrong : dict
+        Contestant to what is wrong with its answer; it is not timed.
+    """
+
+    workload: str
+    size: int
+    dtype: str
+    kind: str
+    samples: dict[str, list[float]] = field(default_factory=dict)
+    wrong: dict[str, str] = field(default_factory=dict)
+
+    def median(self, name: str) -> float:
+        """Median seconds per call of a contestant."""
+        return float(np.median(self.samples[name]))
+
+    def ratio(self, name: str, base: str) -> Ratio:
+        """How many times longer than `base` the contestant takes."""
+        return paired(np.array(self.samples[name]), np.array(self.samples[base]))
+
+
+def paired(times: np.ndarray, base: np.ndarray, draws: int = 2000) -> Ratio:
+    """Median of `times / base` with its percentile bootstrap interval over rounds."""
+    ratios = times / base
+    picks = np.random.default_rng(0).integers(0, len(ratios), (draws, len(ratios)))
+    low, high = np.percentile(np.median(ratios[picks], axis=1), [2.5, 97.5])
+    return Ratio(float(np.median(ratios)), float(low), float(high))
+
+
+def as_tuple(result: Any) -> tuple[np.ndarray, ...]:
+    """Outputs of any contestant as NumPy arrays."""
+    parts = result if isinstance(result, tuple | list) else (result,)
+    return tuple(np.asarray(part) for part in parts)
+
+
+def fault(result: Any, reference: tuple[np.ndarray, ...]) -> str:
+    """What is wrong with an answer; empty if nothing is."""
+    answer = as_tuple(result)
+    if len(answer) != len(reference):
+        return f"{len(answer)} outputs instead of {len(reference)}"
+    for got, want in zip(answer, reference, strict=True):
+        if got.shape != want.shape or got.dtype != want.dtype:
+            return f"{got.dtype}{got.shape} instead of {want.dtype}{want.shape}"
+        error = float(np.max(np.abs(got - want), initial=0) / np.max(np.abs(want), initial=1e-300))
+        if not error <= TOLERANCE[want.dtype.name]:
+            return f"relative error {error:.1e}"
+    return ""
+
+
+def prepare(
+    work: Workload, cell: Cell, contestants: Mapping[str, Contestant]
+) -> dict[str, Call]:
+    """Calls of all contestants that have one and whose first answer is NumPy's."""
+    arrays = operands(work, cell.size, cell.dtype)
+    reference = as_tuple(work.numpy(np)(*arrays))
+    calls: dict[str, Call] = {}
+    for name, contestant in contestants.items():
+        outs = None
+        if cell.kind == "given":  # NaN shows what was not written
+            outs = [np.full(want.shape, np.nan, want.dtype) for want in reference]
+        call = contestant.prepare(work, arrays, outs)
+        if call is None:
+            continue
+        result = call()
+        problem = fault(result, reference)
+        if not problem and outs is not None and fault(outs, reference):
+            problem = "out= was not filled"
+        if problem:
+            cell.wrong[name] = problem
+        else:
+            calls[name] = call
+    return calls
+
+
+def repeats(call: Call) -> int:
+    """How many calls fill a sample."""
+    number = 1
+    while True:
+        start = time.perf_counter()
+        Timer(call).timeit(number)
+        taken = time.perf_counter() - start
+        if taken >= SAMPLE_SECONDS:
+            return number
+        number = max(2 * number, int(number * SAMPLE_SECONDS / max(taken, 1e-7)))
+
+
+def run_cell(
+    work: Workload, size: int, dtype: str, kind: str,
+    contestants: Mapping[str, Contestant], rounds: int,
+) -> Cell:
+    """Check and time all contestants on one workload."""
+    cell = Cell(work.name, size, dtype, kind)
+    calls = prepare(work, cell, contestants)
+    timers = {name: (Timer(call), repeats(call)) for name, call in calls.items()}
+    cell.samples = {name: [] for name in calls}
+    order = list(calls)
+    shuffle = random.Random(0).shuffle
+    for _ in range(rounds):
+        shuffle(order)
+        for name in order:
+            timer, number = timers[name]
+            cell.samples[name].append(timer.timeit(number) / number)
+    return cell

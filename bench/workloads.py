@@ -1,0 +1,167 @@
+"""The workloads: one row each, written once as NumPy code over any NumPy-like module.
+
+`numpy` takes the module (`np`, `jnp`, torch's namesake) and returns the function to time;
+`numexpr` is the same in numexpr's language; `given` is how a NumPy user fills outputs that exist
+already.  Numba's loops, which are a text of their own, stand in `contestants/numba_.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Function = Callable[..., Any]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A named computation.
+
+    Attributes
+    ----------
+    name, text : str
+        What it is called, and what it computes.
+    shapes : callable
+        (rows, columns) to the operands' shapes; elementwise work is measured on vectors.
+    numpy : callable
+        NumPy-like module to the function of the operands.
+    numexpr : tuple of str
+        One expression per output, of a, b, c...; empty where numexpr cannot say it.
+    given : callable, optional
+        NumPy code with the outputs as last arguments; returns nothing.
+    """
+
+    name: str
+    text: str
+    shapes: Callable[[int, int], tuple[Shape, ...]]
+    numpy: Callable[[Any], Function]
+    numexpr: tuple[str, ...] = ()
+    given: Function | None = None
+
+
+def grid(size: int) -> tuple[int, int]:
+    """Rows and columns, nearly square, of a matrix of about `size` elements."""
+    columns = math.isqrt(size)
+    return size // columns, columns
+
+
+def operands(work: Workload, size: int, dtype: str, seed: int = 0) -> list[np.ndarray]:
+    """Positive random operands, between 0.5 and 1.5, away from every pole."""
+    rng = np.random.default_rng(seed)
+    shapes = work.shapes(*grid(size))
+    if all(len(shape) == 1 for shape in shapes):
+        shapes = ((size,),) * len(shapes)
+    return [(0.5 + rng.random(shape)).astype(dtype) for shape in shapes]
+
+
+def softmax(xp: Any) -> Function:
+    """Softmax of each row."""
+
+    def softmax(x: Any) -> Any:
+        e = xp.exp(x - xp.max(x, axis=-1, keepdims=True))
+        return e / xp.sum(e, axis=-1, keepdims=True)
+
+    return softmax
+
+
+def layer_norm(xp: Any) -> Function:
+    """Rows with mean 0 and variance 1, then scaled and shifted by column."""
+
+    def layer_norm(x: Any, g: Any, b: Any) -> Any:
+        d = x - xp.mean(x, axis=-1, keepdims=True)
+        variance = xp.mean(d * d, axis=-1, keepdims=True)
+        return d / xp.sqrt(variance + 1e-5) * g + b
+
+    return layer_norm
+
+
+def black_scholes(xp: Any) -> Function:
+    """Call and put price of spot s, strike k, years t; rate 0.03, volatility 0.2.
+
+    The normal distribution function is Abramowitz and Stegun's 26.2.17, for NumPy has no erf.
+    """
+
+    def phi(x: Any) -> Any:
+        k = 1 / (1 + 0.2316419 * xp.abs(x))
+        poly = k * (0.319381530 + k * (-0.356563782 + k * (1.781477937
+                    + k * (-1.821255978 + k * 1.330274429))))
+        tail = 0.3989422804014327 * xp.exp(-0.5 * x * x) * poly
+        return xp.where(x > 0, 1 - tail, tail)
+
+    def black_scholes(s: Any, k: Any, t: Any) -> tuple[Any, Any]:
+        spread = 0.2 * xp.sqrt(t)
+        d1 = (xp.log(s / k) + 0.05 * t) / spread
+        d2 = d1 - spread
+        discounted = k * xp.exp(-0.03 * t)
+        call = s * phi(d1) - discounted * phi(d2)
+        return call, call - s + discounted
+
+    return black_scholes
+
+
+def _phi_text(x: str) -> str:
+    k = f"(1 / (1 + 0.2316419 * abs({x})))"
+    poly = (f"{k} * (0.319381530 + {k} * (-0.356563782 + {k} * (1.781477937 "
+            f"+ {k} * (-1.821255978 + {k} * 1.330274429))))")
+    tail = f"0.3989422804014327 * exp(-0.5 * {x} * {x}) * {poly}"
+    return f"where({x} > 0, 1 - {tail}, {tail})"
+
+
+_D1 = "((log(a / b) + 0.05 * c) / (0.2 * sqrt(c)))"
+_D2 = f"({_D1} - 0.2 * sqrt(c))"
+_CALL = f"(a * {_phi_text(_D1)} - b * exp(-0.03 * c) * {_phi_text(_D2)})"
+
+
+def _axpy_given(x: Any, y: Any, out: Any) -> None:
+    np.multiply(x, 2, out=out)
+    np.add(out, y, out=out)
+
+
+def _affine_given(x: Any, g: Any, b: Any, out: Any) -> None:
+    np.multiply(x, g, out=out)
+    np.add(out, b, out=out)
+
+
+def _lead_given(x: Any, s: Any, t: Any, out: Any) -> None:
+    np.multiply(x, s[:, None], out=out)
+    np.add(out, t[:, None], out=out)
+
+
+def _vectors(count: int) -> Callable[[int, int], tuple[Shape, ...]]:
+    return lambda m, n: ((m * n,),) * count
+
+
+ROWS = (
+    Workload("axpy", "2*x + y", _vectors(2),
+             lambda xp: lambda x, y: 2 * x + y, ("2*a + b",), _axpy_given),
+    Workload("poly", "x*y + (x-y)/(x*x + y*y + 1)", _vectors(2),
+             lambda xp: lambda x, y: x * y + (x - y) / (x * x + y * y + 1),
+             ("a*b + (a-b)/(a*a + b*b + 1)",)),
+    Workload("transcendental", "exp(-x*x/2)*sin(y) + log1p(abs(x))", _vectors(2),
+             lambda xp: lambda x, y: xp.exp(-x * x / 2) * xp.sin(y) + xp.log1p(xp.abs(x)),
+             ("exp(-a*a/2)*sin(b) + log1p(abs(a))",)),
+    Workload("row_broadcast", "x*g + b, g and b by column", lambda m, n: ((m, n), (n,), (n,)),
+             lambda xp: lambda x, g, b: x * g + b, ("a*b + c",), _affine_given),
+    Workload("lead_broadcast", "x*s[:,None] + t[:,None]", lambda m, n: ((m, n), (m,), (m,)),
+             lambda xp: lambda x, s, t: x * s[:, None] + t[:, None], (), _lead_given),
+    Workload("sum", "sum(x*y)", lambda m, n: ((m, n), (m, n)),
+             lambda xp: lambda x, y: xp.sum(x * y), ("sum(a*b)",)),
+    Workload("row_sums", "sum(x*y, axis=1)", lambda m, n: ((m, n), (m, n)),
+             lambda xp: lambda x, y: xp.sum(x * y, axis=1), ("sum(a*b, axis=1)",)),
+    Workload("column_sums", "sum(x*y, axis=0)", lambda m, n: ((m, n), (m, n)),
+             lambda xp: lambda x, y: xp.sum(x * y, axis=0), ("sum(a*b, axis=0)",)),
+    Workload("softmax", "softmax of rows", lambda m, n: ((m, n),), softmax),
+    Workload("layer_norm", "layer norm of rows", lambda m, n: ((m, n), (n,), (n,)), layer_norm),
+    Workload("black_scholes", "call and put prices", _vectors(3), black_scholes,
+             (_CALL, f"{_CALL} - a + b * exp(-0.03 * c)")),
+    Workload("transposed", "a + b.T", lambda m, n: ((m, n), (n, m)),
+             lambda xp: lambda a, b: a + b.T, (),
+             lambda a, b, out: np.add(a, b.T, out=out)),
+)
+
+WORKLOADS = {row.name: row for row in ROWS}

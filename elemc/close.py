@@ -1,0 +1,334 @@
+"""Closing a graph: order and dtypes settled, composite accumulators expanded, folds traced.
+
+A closed graph means one thing only.  Every operand of an `Apply` has the loop's dtype and the
+result's rank (or rank 0); every `Accumulate` is a fold over values of the dtype that its
+`Program` folds; no `Align` mark, composite accumulator or unknown dtype is left.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from .accumulators import Accumulator, Composite
+from .array import Array, accumulate, array, as_node
+from .dtypes import dtype_of, state_dtype
+from .errors import ArgumentError, DtypeError, ElemcError, ModeError
+from .graph import (
+    Accumulate,
+    Align,
+    Apply,
+    Axis,
+    Cast,
+    Const,
+    ExpandTo,
+    Graph,
+    Index,
+    Input,
+    Node,
+    Pick,
+    Size,
+    carry_source,
+    const,
+    make,
+    source_of,
+    toposort,
+)
+from .maps import align
+
+ORDERS = ("c", "f")
+
+
+def close(graph: Graph, order: str = "f", dtypes: Mapping[Node, np.dtype] | None = None) -> Graph:
+    """The closed graph that `graph` means under `order`.
+
+    Parameters
+    ----------
+    graph : Graph
+        Open or closed.
+    order : {"f", "c"}
+        Which ends of two shapes align: trailing (NumPy's rule) or leading.
+    dtypes : mapping from Input to dtype, optional
+        What inputs of unknown dtype have in this call.
+    """
+    if order not in ORDERS:
+        raise ModeError(f"unknown order {order!r}: it is 'f' (trailing axes align) or 'c' (leading)")
+    closing = _Closing(order, dtypes or {})
+    inputs = tuple(closing.one(i) for i in graph.inputs)
+    return Graph(inputs, tuple(closing.one(o) for o in graph.outputs))  # type: ignore[arg-type]
+
+
+class _Closing:
+    """One pass from open to closed; `new` is its memo."""
+
+    def __init__(self, order: str, dtypes: Mapping[Node, np.dtype]) -> None:
+        self.order, self.dtypes = order, dtypes
+        self.new: dict[Node, Node] = {}
+
+    def one(self, output: Node) -> Node:
+        for node in toposort([output]):
+            if node not in self.new:
+                try:
+                    self.new[node] = self._node(node)
+                except ElemcError as error:
+                    _add_source(error, node)
+                    raise
+                carry_source(node, self.new[node])
+        return self.new[output]
+
+    def _node(self, node: Node) -> Node:
+        match node:
+            case Input(dtype=None):
+                return make(Input, node.name, node.ndim, self.dtypes[node], node.ident)
+            case Apply():
+                return self._apply(node)
+            case Cast():
+                return cast(self.new[node.arg], node.dtype)
+            case Accumulate():
+                return self._accumulate(node)
+            case Align():
+                return self.new[node.arg]
+        return node.rebuild(tuple(self.new[c] for c in node.children))
+
+    def _apply(self, node: Apply) -> Node:
+        args = [self.new[a] for a in node.args]
+        loop, out = node.op.resolve([_promotion_type(a) for a in args])
+        ndim = max(a.ndim for a in args)
+        return make(Apply, node.op, tuple(
+            align(cast(arg, dtype), ndim, old.order if isinstance(old, Align) else self.order)
+            for old, arg, dtype in zip(node.args, args, loop, strict=True)), out)
+
+    def _accumulate(self, node: Accumulate) -> Node:
+        arg = self.new[node.arg]
+        initial = self.new[node.initial] if node.initial is not None else None
+        where = self.new[node.where] if node.where is not None else None
+        if where is not None:
+            where = align(cast(where, np.dtype(bool)), arg.ndim, self.order)
+        options = dict(node.options)
+        if isinstance(node.acc, Composite):
+            return self._expand(node.acc, arg, node.axes, initial, where, options)
+        options.pop("ties", None)  # concerns gradients only
+        dtype = options.pop("dtype", None)
+        if options:
+            raise ArgumentError(f"{node.acc.name} has no option {', '.join(options)}")
+        assert arg.dtype is not None
+        value = dtype_of(dtype) if dtype is not None else node.acc.value_dtype(arg.dtype)
+        program = fold_program(node.acc, value)
+        if where is not None and program.identity is None and initial is None:
+            raise ArgumentError(f"{node.acc.name} has no identity: where= needs initial=")
+        if initial is not None:
+            initial = align(cast(initial, program.state[0]), node.ndim, self.order)
+        kind = (("program", program),)
+        return make(Accumulate, node.acc, cast(arg, value), node.axes, program.dtype, initial,
+                    where, kind)
+
+    def _expand(self, acc: Composite, arg: Node, axes: tuple[int, ...], initial: Node | None,
+                where: Node | None, options: dict[str, Any]) -> Node:
+        unknown = [name for name in options if name not in (*acc.options, "ties")]
+        if unknown:
+            raise ArgumentError(f"{acc.name} has no option {', '.join(unknown)}")
+        options.pop("ties", None)
+        fold = Fold(axes, Array(where) if where is not None else None, initial)
+        result = acc.expand(Array(arg), fold, **options).node
+        if initial is not None and not fold.initial_used:
+            raise ArgumentError(f"{acc.name} takes no initial=")
+        kept = [a for a in range(arg.ndim) if a not in axes]
+        forms = tuple(Pick(0) if a in axes else Axis(kept.index(a)) for a in range(arg.ndim))
+        if result.ndim == 0:  # every axis was folded into a scalar
+            return self.one(result)
+        return self.one(make(Index, result, forms, len(kept)))
+
+
+class Fold:
+    """What a composite accumulator is written with: `fold(x, "sum")` keeps the folded axes."""
+
+    def __init__(self, axes: tuple[int, ...], where: Array | None, initial: Node | None) -> None:
+        self.axes, self.where, self.initial = axes, where, initial
+        self.initial_used = False
+
+    def __call__(self, x: Array, name: str, **options: Any) -> Array:
+        """`x` folded by accumulator `name`, the folded axes kept with size 1."""
+        initial = None
+        if self.initial is not None:
+            self.initial_used, initial = True, Array(self.initial)
+        return accumulate(name, x, axis=self.axes, keepdims=True, where=self.where,
+                          initial=initial, **options)
+
+    def count(self, x: Array) -> Array:
+        """How many elements of `x` are folded into each result, an int64 array."""
+        if self.where is None:
+            total = Array(const(np.int64(1)))
+            for axis in self.axes:
+                total = total * Array(make(Size, x.node, axis))
+            return total
+        ones = Array(make(ExpandTo, const(np.int64(1)), x.node))
+        return accumulate("sum", ones, axis=self.axes, keepdims=True, where=self.where)
+
+    def masked(self, mask: Array) -> Fold:
+        """The same fold over the elements that `mask` selects as well."""
+        return Fold(self.axes, mask if self.where is None else self.where & mask, self.initial)
+
+
+def cast(node: Node, dtype: np.dtype) -> Node:
+    """`node` as `dtype`; constants are converted now."""
+    if isinstance(node, Const):
+        return _cast_const(node, dtype)
+    return node if node.dtype == dtype else make(Cast, node, dtype)
+
+
+def _cast_const(node: Const, dtype: np.dtype) -> Node:
+    if node.dtype == dtype:
+        return const(node.value) if node.weak else node
+    if node.weak and dtype.kind in "iu":
+        try:
+            return const(dtype.type(node.value.item()))
+        except OverflowError as error:
+            raise DtypeError(f"the Python integer {node.value} does not fit {dtype}: {error}") from None
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a complex constant loses its imaginary part in silence
+        return const(node.value.astype(dtype))
+
+
+def _promotion_type(node: Node) -> Any:
+    """The dtype of `node`, or the Python type of a weak constant."""
+    if isinstance(node, Const) and node.weak and node.dtype.kind in "iufc":
+        return {"i": int, "u": int, "f": float, "c": complex}[node.dtype.kind]
+    return node.dtype
+
+
+def _add_source(error: ElemcError, node: Node) -> None:
+    """End the message with the user's line, once."""
+    source = source_of(node)
+    if source and error.args and "the expression at" not in str(error.args[0]):
+        error.args = (f"{error.args[0]} (in the expression at {source})", *error.args[1:])
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """An accumulator, traced for values of one dtype.  All graphs are closed and of rank 0.
+
+    Attributes
+    ----------
+    state : tuple of dtypes
+    identity : tuple of scalars, or None
+    start : Graph, or None
+        (value[, index]) to state, if there is no identity.
+    combine : Graph
+        (*state, value[, index]) to state.
+    merge : Graph, or None
+        (*state, *state) to state.
+    finish : Graph
+        (*state) to the result.
+    value, dtype : dtypes
+        Of one folded value, and of the result.
+    neutral : tuple of scalars, or None
+        What a fold of a non-empty axis starts from, if it need not be the first element.
+    """
+
+    name: str
+    state: tuple[np.dtype, ...]
+    identity: tuple[np.generic, ...] | None
+    start: Graph | None
+    combine: Graph
+    merge: Graph | None
+    finish: Graph
+    value: np.dtype
+    dtype: np.dtype
+    neutral: tuple[np.generic, ...] | None
+    index: bool
+    commutative: bool
+    exact: bool
+
+    @property
+    def lanes(self) -> bool:
+        """Whether partial states, folded apart, may be merged in any order."""
+        return self.commutative and len(self.state) == 1 and self.neutral is not None
+
+
+INDEX = np.dtype(np.int64)
+
+
+@lru_cache(maxsize=512)
+def fold_program(acc: Accumulator, dtype: np.dtype) -> Program:
+    """`acc` traced for values of `dtype`.
+
+    Raises
+    ------
+    DtypeError
+        If the dtype of the state never settles.
+    """
+    value = state_dtype(dtype)  # float16 is folded in float32
+    extra = [value, INDEX] if acc.index else [value]
+    start = identity = None
+    if acc.identity is None:
+        start = trace(acc.start or (lambda v, *_: v), extra, f"{acc.name}.start")
+        state = [_known(o) for o in start.outputs]
+    else:
+        parts = acc.identity if isinstance(acc.identity, tuple) else (acc.identity,)
+        state = [_identity_dtype(part, value) for part in parts]
+    for _ in range(4):
+        combine = trace(acc.combine, [*state, *extra], f"{acc.name}.combine")
+        if len(combine.outputs) != len(state):
+            raise ArgumentError(f"{acc.name}.combine gives {len(combine.outputs)} values "
+                                f"for a state of {len(state)}")
+        wider = [np.promote_types(s, _known(o)) for s, o in zip(state, combine.outputs, strict=True)]
+        if wider == state:
+            break
+        state = wider
+    else:
+        raise DtypeError(f"{acc.name}.combine: the dtype of the state never settles; "
+                         f"its last dtypes were {', '.join(map(str, state))}")
+    if acc.identity is not None:
+        identity = _scalars(parts, state)
+    neutral = identity if acc.neutral is None else _scalars(acc.neutral(state[0]), state)
+    merge = trace(acc.merge, [*state, *state], f"{acc.name}.merge", state) if acc.merge else None
+    finish = trace(acc.finish or (lambda *s: s[0]), state, f"{acc.name}.finish")
+    result = _known(finish.outputs[0])
+    if dtype == np.float16 and result == np.float32:
+        result = np.dtype(np.float16)
+    return Program(acc.name, tuple(state), identity, _as(start, state), _as(combine, state), merge,
+                   finish, value, result, neutral, acc.index, acc.commutative,
+                   acc.exact or state[0].kind in "biu")
+
+
+def _scalars(parts: Any, dtypes: Sequence[np.dtype]) -> tuple[np.generic, ...]:
+    parts = parts if isinstance(parts, tuple) else (parts,)
+    return tuple(np.asarray(p).astype(d)[()] for p, d in zip(parts, dtypes, strict=True))
+
+
+def _identity_dtype(part: Any, value: np.dtype) -> np.dtype:
+    """The dtype of one component of the identity; Python numbers are weak."""
+    if isinstance(part, (bool, np.generic)):
+        return np.asarray(part).dtype
+    return np.result_type(value, part) if value.kind != "b" else np.asarray(part).dtype
+
+
+def _known(node: Node) -> np.dtype:
+    assert node.dtype is not None
+    return node.dtype
+
+
+def _as(graph: Graph | None, dtypes: Sequence[np.dtype]) -> Graph | None:
+    """`graph` with its outputs cast to `dtypes`."""
+    if graph is None:
+        return None
+    return Graph(graph.inputs, tuple(map(cast, graph.outputs, dtypes)))
+
+
+def trace(fn: Callable[..., Any], dtypes: Sequence[np.dtype], name: str,
+          results: Sequence[np.dtype] | None = None) -> Graph:
+    """The closed graph of `fn`, a Python function of scalars of these dtypes."""
+    args = [array(f"a{i}", 0, dtype) for i, dtype in enumerate(dtypes)]
+    out = fn(*args)
+    outputs = tuple(map(as_node, out if isinstance(out, tuple) else (out,)))
+    if any(o.ndim for o in outputs):
+        raise ArgumentError(f"{name} gives an array where a scalar is needed")
+    graph = close(Graph(tuple(a.node for a in args), outputs))
+    if any(isinstance(n, (Accumulate, Size)) for n in graph.nodes):
+        raise ArgumentError(f"{name} may only use elementwise operations")
+    return _as(graph, results) if results else graph  # type: ignore[return-value]

@@ -1,0 +1,121 @@
+"""The stages of the compiler, in order.
+
+1. `close.close`            the graph as written -> closed graph     order and dtypes settled
+2. `simplify.simplify`      closed graph -> closed graph             constants folded
+3. `maps.extents_of`        closed graph -> extent program           sizes, checked at each call
+4. `coalesce.specialize`    + signature of a call -> Specialized     named axes, merged
+5. `schedule.schedule`      Specialized -> Kernel                    loop nests
+6. `emit.emit`              Kernel -> Source                         C, and how to call it
+7. `build.load_kernel`      C -> machine code                        compiled once, then cached
+8. `runtime`                binds arrays and calls the kernel
+
+`interp.interpret` runs what stage 2 leaves, without a compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from . import build
+from .banner import banner_of
+from .close import close
+from .coalesce import Signature, specialize
+from .emit import Bindings, Source, emit
+from .graph import Accumulate, Graph, Node
+from .maps import Extents, extents_of
+from .nest import Kernel, Let, Write, statements
+from .schedule import schedule
+from .simplify import simplify
+from .specialize import Load, Specialized
+
+
+@dataclass(frozen=True, eq=False)
+class Closed:
+    """A function for known dtypes: stages 1 to 3."""
+
+    name: str
+    graph: Graph
+    extents: Extents
+    order: str
+    modes: tuple[str, ...]
+    names: tuple[str, ...]
+    output_names: tuple[str, ...]
+
+    @cached_property
+    def never_empty(self) -> list[tuple[Accumulate, list[int], list[int]]]:
+        """Folds without identity: the extents they fold, and those they keep."""
+        found = []
+        for node in self.graph.nodes:
+            if isinstance(node, Accumulate) and node.initial is None:
+                if dict(node.options)["program"].identity is None:
+                    of = self.extents.of[node.arg]
+                    found.append((node, [of[a] for a in node.axes],
+                                  [e for a, e in enumerate(of) if a not in node.axes]))
+        return found
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One specialization, compiled: stages 4 to 7."""
+
+    spec: Specialized
+    source: Source
+    kernel: build.Kernel
+    in_place: frozenset[tuple[int, int]]
+
+    @property
+    def bindings(self) -> Bindings:
+        """How to call the kernel."""
+        return self.source.bindings
+
+
+def close_function(name: str, graph: Graph, order: str, modes: Sequence[str],
+                   names: Sequence[str], output_names: Sequence[str],
+                   dtypes: Mapping[Node, np.dtype]) -> Closed:
+    """Stages 1 to 3."""
+    closed = simplify(close(graph, order, dtypes))
+    every = (*names, *(n.name for n in closed.captured))
+    return Closed(name, closed, extents_of(closed), order, tuple(modes), every,
+                  tuple(output_names))
+
+
+def nests(closed: Closed, signature: Signature) -> tuple[Specialized, Kernel]:
+    """Stages 4 and 5."""
+    spec = specialize(closed.graph, closed.extents, signature, closed.names, closed.output_names)
+    return spec, schedule(spec)
+
+
+def source_of(closed: Closed, signature: Signature) -> tuple[Specialized, Kernel, Source]:
+    """Stages 4 to 6."""
+    spec, kernel = nests(closed, signature)
+    return spec, kernel, emit(kernel, f"elemc_{closed.name}", banner_of(closed, spec))
+
+
+def load(spec: Specialized, kernel: Kernel, source: Source) -> Compiled:
+    """Stage 7."""
+    loaded = build.load_kernel(source.text, source.entry)
+    return Compiled(spec, source, loaded, _in_place(spec, kernel))
+
+
+def _in_place(spec: Specialized, kernel: Kernel) -> frozenset[tuple[int, int]]:
+    """Pairs of output and input that may be one array.
+
+    Every element must have been read for the last time when it is written: all reads go through
+    the index of the write, and none follows it in the text.
+    """
+    lines = [s for phase in kernel.phases for s in statements(phase.body)]
+    reads = [(k, s.value) for k, s in enumerate(lines)
+             if isinstance(s, Let) and isinstance(s.value, Load)]
+    found = set()
+    for place, line in enumerate(lines):
+        if not isinstance(line, Write):
+            continue
+        for operand in range(len(spec.operands)):
+            at = [(k, load) for k, load in reads if load.operand == operand]
+            if all(k < place and load.access == line.access for k, load in at):
+                found.add((line.operand, operand))
+    return frozenset(found)

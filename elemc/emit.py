@@ -1,0 +1,512 @@
+"""From loop nests to C.  This module writes expressions and names; the templates do the rest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import ops
+from .dtypes import ctype, literal
+from .nest import (
+    Assign,
+    Blocks,
+    Check,
+    Element,
+    First,
+    FoldIndex,
+    Kernel,
+    LaneFold,
+    LaneLoop,
+    Let,
+    Local,
+    Loop,
+    Named,
+    Statement,
+    Write,
+    bodies,
+)
+from .specialize import Access, Affine, Convert, Extent, Literal, Load, Op, Operand, Position, Value
+from .templating import environment
+
+PRIMARY = 16
+CAST = 14
+LANE_BYTES = 256  # of all the lanes of one fold
+STRIP = 256
+BLOCK = 4096  # elements of a row between two steps of its tree
+ROWS = 64  # rows of a strip between two steps of its tree
+TREE = 48  # levels: more than memory can hold
+
+Text = tuple[str, int]  # an expression and its precedence
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """One way a kernel reads an operand: which, from where, and its strides along the axes.
+
+    `starts` are (dimension, coefficient, extent or None) added to the operand's address;
+    `strides` holds, for every stride the kernel asks for, pairs of (dimension, coefficient).
+    """
+
+    operand: int
+    starts: tuple[tuple[int, int, int | None], ...]
+    strides: tuple[tuple[tuple[int, int], ...], ...]
+
+
+@dataclass(frozen=True)
+class Bindings:
+    """What a caller passes to a kernel.
+
+    Attributes
+    ----------
+    pointers : tuple of Pointer
+    sizes : tuple
+        Per entry of `n`: ("product", extents) or ("start", extent).
+    buffers : tuple
+        Per buffer: places in `sizes` whose product is its length, its item size, and whether
+        it is shared among threads.
+    phases : tuple
+        Per phase the place in `sizes` of its parallel axis, or None if it runs in one piece.
+    """
+
+    pointers: tuple[Pointer, ...]
+    sizes: tuple[tuple[str, Any], ...]
+    buffers: tuple[tuple[tuple[int, ...], int, bool], ...]
+    phases: tuple[int | None, ...]
+
+
+@dataclass
+class Source:
+    """The C of one kernel, its entry point, and how to call it."""
+
+    text: str
+    entry: str
+    bindings: Bindings
+
+
+def emit(kernel: Kernel, entry: str, banner: Sequence[str]) -> Source:
+    """The C of `kernel`, with `banner` in its first comment."""
+    return _Emitter(kernel).source(entry, banner)
+
+
+@dataclass
+class _Use:
+    """A pointer in the making."""
+
+    base: str
+    operand: int
+    access: Access
+    written: bool
+    strides: dict[str, str] = field(default_factory=dict)
+
+
+class _Emitter:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.digit = {axis: k for k, axis in enumerate(_entered(kernel))}
+        self.uses: dict[tuple[int, Access], _Use] = {}
+        self.sizes: dict[tuple[str, Any], str] = {}
+        self.passed: list[tuple[tuple[int, int], ...]] = []
+        self.helpers: dict[str, None] = {}
+        self.externs: dict[str, None] = {}
+        self.types: set[str] = set()
+        self.macros: set[str] = set()
+        self.trees: dict[str, dict[str, str]] = {}
+        self.checks = False
+        self.lanes = 0
+
+    # -- the whole kernel --------------------------------------------------------------------
+
+    def source(self, entry: str, banner: Sequence[str]) -> Source:
+        for axis in self.digit:  # extents of loop axes first, in loop order
+            self.extent(axis)
+        phases = [[self.statement(s, "begin", "end") for s in phase.body]
+                  for phase in self.kernel.phases]
+        buffers = [(tuple(list(self.sizes).index(("product", self.kernel.axes[a])) for a in b.axes),
+                    b.dtype.itemsize if b.dtype != np.float16 else 4, b.shared)
+                   for b in self.kernel.buffers]
+        pointers, views = self.pointers()
+        bindings = Bindings(
+            pointers, tuple(self.sizes), tuple(buffers),
+            tuple(None if p.axis is None else list(self.sizes).index(
+                ("product", self.kernel.axes[p.axis.rstrip("/")])) for p in self.kernel.phases))
+        text = environment().get_template("kernel.c.j2").render(
+            banner=banner, entry=ENTRY % entry, phases=phases, pointers=views,
+            extents=[(name, f"n[{k}]") for k, name in enumerate(self.sizes.values())],
+            buffers=[{"name": b.name, "type": ctype(b.dtype).value} for b in self.kernel.buffers],
+            checks=self.checks, **self.prologue())
+        return Source(text, entry, bindings)
+
+    def prologue(self) -> dict[str, list[str]]:
+        """Everything the body asked for, in a fixed order."""
+        helpers = ops.with_dependencies(list(self.helpers))
+        texts = [ops.helper_source(h) for h in helpers]
+        for name in helpers:
+            self.externs.update(dict.fromkeys(ops.helper_externs(name)))
+        env = environment()
+        texts += [env.get_template("tree.c.j2").render(**t) for t in self.trees.values()]
+        macros = [MACROS[m] for m in MACROS if m in self.macros]
+        constants = {"LANES": self.lanes, "STRIP": STRIP, "BLOCK": BLOCK, "ROWS": ROWS, "TREE": TREE}
+        used = [f"{k} = {v}" for k, v in constants.items() if k in self.macros]
+        if used:
+            macros.append(f"enum {{ {', '.join(used)} }};")
+        externs = [ops.extern_declaration(e) for e in sorted(self.externs)]
+        words = set(re.findall(r"\w+", " ".join([*texts, *externs]))) | self.types | {"int64_t"}
+        for name in reversed(TYPES):  # later types are made of earlier ones
+            words |= set(re.findall(r"\w+", TYPES[name])) if name in words else set()
+        types = [text for name, text in TYPES.items() if name in words]
+        return {"types": types, "macros": macros, "externs": externs, "helpers": texts}
+
+    def pointers(self) -> tuple[tuple[Pointer, ...], list[dict[str, Any]]]:
+        """How the operands are bound, and the lines that declare them."""
+        bound, views = [], []
+        number = 0
+        for use in self.uses.values():
+            layout = self.kernel.operands[use.operand].layout
+            starts = tuple(
+                (d, c, e) for d, at in enumerate(use.access)
+                for c, e in ((at.const, None), *at.starts) if c)
+            lines, strides = [], []
+            for axis, name in use.strides.items():
+                terms = tuple((d, c) for d, at in enumerate(use.access)
+                              for a, c in at.terms if a == axis)
+                unit = layout.unit and len(terms) == 1 and terms[0][0] == layout.perm[-1]
+                if unit:
+                    itemsize = self.kernel.operands[use.operand].dtype.itemsize
+                    lines.append((name, str(terms[0][1] * itemsize)))
+                else:
+                    lines.append((name, f"s[{number}]"))
+                    strides.append(terms)
+                    number += 1
+            bound.append(Pointer(use.operand, starts, tuple(strides)))
+            views.append({"name": use.base, "type": "char" if use.written else "const char",
+                          "strides": lines})
+        return tuple(bound), views
+
+    # -- names -------------------------------------------------------------------------------
+
+    def extent(self, axis: str) -> str:
+        """The C variable with the length of a loop axis."""
+        return self.size(("product", self.kernel.axes[axis]))
+
+    def size(self, what: tuple[str, Any]) -> str:
+        """The C variable for an entry of `n`."""
+        return self.sizes.setdefault(what, f"n{len(self.sizes)}")
+
+    def var(self, axis: str) -> str:
+        """The C variable that counts along a loop axis."""
+        return f"i{self.digit[axis]}"
+
+    def use(self, operand: int, access: Access, written: bool = False) -> _Use:
+        """The pointer for one way of reading an operand."""
+        use = self.uses.get((operand, access))
+        if use is None:
+            base = self.kernel.operands[operand].name
+            count = sum(u.operand == operand for u in self.uses.values())
+            base += f"_{count + 1}" if count else ""
+            use = self.uses[operand, access] = _Use(base, operand, access, written)
+        use.written |= written
+        return use
+
+    def offset(self, use: _Use) -> str:
+        """The distance in bytes of an element from its pointer."""
+        axes = {axis for at in use.access for axis, _ in at.terms}
+        parts = []
+        for axis in sorted(axes, key=self.digit.__getitem__):
+            stride = use.strides.setdefault(axis, f"{use.base}_s{self.digit[axis]}")
+            parts.append(f"{self.var(axis)} * {stride}")
+        return " + ".join(parts) or "0"
+
+    def element(self, use: _Use, operand: Operand) -> str:
+        """The lvalue of an element in native byte order."""
+        self.macros.add("AT")
+        kind = "const " if not use.written else ""
+        storage = ctype(operand.dtype).storage
+        if operand.storage != "native":
+            storage += "_unaligned"
+        self.types |= {storage, ctype(operand.dtype).storage}
+        return f"AT({kind}{storage}, {use.base}_p, {self.offset(use)})"
+
+    # -- expressions -------------------------------------------------------------------------
+
+    def text(self, value: Value) -> str:
+        """`value` as a C expression."""
+        return self.expr(value)[0]
+
+    def expr(self, value: Value) -> Text:
+        """`value` as a C expression, with its precedence."""
+        match value:
+            case Named():
+                return value.name, PRIMARY
+            case Element():
+                return f"{value.name}[{self.place(value)}]", PRIMARY
+            case Literal():
+                text = literal(value.value)
+                return text, CAST if text.startswith("-") else PRIMARY
+            case Load():
+                return self.load(value)
+            case Extent():
+                return self.size(("product", (value.extent,))), PRIMARY
+            case FoldIndex():
+                return self.fold_index(value.over)
+            case Position():
+                return self.affine(value.affine)
+            case Convert():
+                return self.code(ops.cast_code(value.arg.dtype, value.dtype), value)
+            case Op():
+                loop = tuple(a.dtype for a in value.operands)
+                return self.code(value.op.code(loop, value.dtype), value)
+        raise AssertionError(type(value).__name__)
+
+    def code(self, code: Any, value: Value) -> Text:
+        """An operation's C text, filled in."""
+        self.helpers.update(dict.fromkeys(code.helpers))
+        self.externs.update(dict.fromkeys(code.externs))
+        parts = []
+        for k, arg in enumerate(value.args):
+            text, precedence = self.expr(arg)
+            loose = precedence > code.precedence or code.precedence >= PRIMARY
+            same = precedence == code.precedence and k == 0 and 5 < code.precedence < CAST
+            parts.append(text if loose or same else f"({text})")
+        text, precedence = code.text.format(*parts), code.precedence
+        if isinstance(value, Op):
+            small = value.dtype.kind in "iu" and value.dtype.itemsize < 4
+            if value.dtype == np.float16:
+                self.helpers["round_half"] = None
+                return f"round_half({text})", PRIMARY
+            if small and precedence < PRIMARY:
+                return f"({ctype(value.dtype).value})({text})", CAST
+        return text, precedence
+
+    def load(self, value: Load) -> Text:
+        """An element of an operand, in its value type."""
+        operand = self.kernel.operands[value.operand]
+        text = self.element(self.use(value.operand, value.access), operand)
+        if operand.storage == "swapped":
+            swap = f"swap_{ctype(operand.dtype).suffix}"
+            self.helpers[swap] = None
+            text = f"{swap}({text})"
+        if operand.dtype == np.float16:
+            self.helpers["half_to_float"] = None
+            return f"half_to_float({text})", PRIMARY
+        return (f"{text} != 0", 9) if operand.dtype == np.bool_ else (text, PRIMARY)
+
+    def fold_index(self, over: Sequence[str]) -> Text:
+        """The index among the folded elements, in C order."""
+        text = self.var(over[0])
+        for axis in over[1:]:
+            text = f"{f'({text})' if ' + ' in text else text} * {self.extent(axis)} + {self.var(axis)}"
+        return text, PRIMARY if len(over) == 1 else 12
+
+    def affine(self, at: Affine) -> Text:
+        """A loop index as a value."""
+        parts = [f"{c} * {self.size(('start', e))}" for c, e in at.starts]
+        parts += [self.var(a) if c == 1 else f"{c} * {self.var(a)}" for a, c in at.terms]
+        parts += [str(at.const)] if at.const or not parts else []
+        return " + ".join(parts), PRIMARY if len(parts) == 1 and "*" not in parts[0] else 12
+
+    def place(self, element: Element) -> str:
+        """The index of an element of a buffer or local array."""
+        if element.at == "lane":
+            return "l"
+        if element.at is not None:
+            k = self.digit[element.at]
+            return f"i{k} - b{k}"
+        text = ""
+        for axis in element.dims:
+            if text:
+                text = f"{f'({text})' if ' + ' in text else text} * {self.extent(axis)} + "
+            text += self.var(axis)
+        return text or "0"
+
+    # -- statements --------------------------------------------------------------------------
+
+    def body(self, body: Sequence[Statement]) -> list[dict[str, Any]]:
+        return [self.statement(s) for s in body]
+
+    def statement(self, item: Statement, begin: str = "0", end: str = "") -> dict[str, Any]:
+        """What the templates need to lay out one statement."""
+        match item:
+            case Let():
+                return {"kind": "let", "name": item.name, "value": self.text(item.value),
+                        "type": self.type(item.value.dtype)}
+            case Local():
+                self.macros |= {"STRIP"} if item.strip else set()
+                return {"kind": "local", "name": item.name + ("[STRIP]" if item.strip else ""),
+                        "type": self.type(item.dtype)}
+            case Assign():
+                return {"kind": "assign", "target": self.text(item.target),
+                        "value": self.text(item.value)}
+            case Check():
+                return self.check(item)
+            case Write():
+                return self.write(item)
+            case First():
+                return {"kind": "first", "flag": self.text(item.flag),
+                        "body": self.body(item.body), "rest": self.body(item.rest)}
+            case Loop():
+                return self.loop(item, begin, end)
+            case LaneLoop():
+                return self.lane_loop(item)
+            case Blocks():
+                return self.blocks(item)
+
+    def type(self, dtype: np.dtype) -> str:
+        """The C type of a variable."""
+        self.types.add(ctype(dtype).value)
+        return ctype(dtype).value
+
+    def check(self, item: Check) -> dict[str, Any]:
+        """A test for arguments that are an error."""
+        assert isinstance(item.value, Op)
+        self.checks = True
+        condition = item.value.op.error_condition(tuple(a.dtype for a in item.value.operands))
+        return {"kind": "check", "value": condition.format(*map(self.text, item.value.operands))}
+
+    def write(self, item: Write) -> dict[str, Any]:
+        """A store; mode "add" adds the value, rounded to the output's dtype."""
+        operand = self.kernel.operands[item.operand]
+        target = self.element(self.use(item.operand, item.access, written=True), operand)
+        old, value, sign = target, self.text(item.value), "="
+        swap = f"swap_{ctype(operand.dtype).suffix}"
+        if operand.storage == "swapped":
+            self.helpers[swap] = None
+            old = f"{swap}({target})"
+        if item.mode == "add":
+            if operand.dtype == np.float16:
+                self.helpers["half_to_float"] = None
+                old = f"half_to_float({old})"
+            dtype = operand.dtype
+            both = (Named(frozenset(), dtype, old), Named(frozenset(), dtype, f"({value})"))
+            value = self.text(Op(frozenset(), dtype, ops.OPS["add"], both))
+        if operand.dtype == np.float16:
+            self.helpers["float_to_half"] = None
+            value = f"float_to_half({value})"
+        if operand.storage == "swapped":
+            value = f"{swap}({value})"
+        return {"kind": "write", "target": target, "value": value, "sign": sign,
+                "mask": "" if item.mask is None else self.text(item.mask)}
+
+    def loop(self, item: Loop, begin: str, end: str) -> dict[str, Any]:
+        """A plain loop, a loop over strips, or a loop over one strip."""
+        k = self.digit[item.axis]
+        start, stop = "0", self.extent(item.axis)
+        if item.kind.startswith("parallel"):
+            start, stop = begin, end
+        if item.kind == "lane":
+            start, stop = f"b{k}", f"e{k}"
+        if item.independent:
+            self.macros.add("INDEPENDENT")
+        view = {"kind": "loop", "var": f"i{k}", "start": start, "stop": stop, "base": f"b{k}",
+                "end": f"e{k}", "independent": item.independent}
+        if item.kind.endswith("strip"):
+            self.macros.add("STRIP")
+            view["kind"] = "strip"
+        return view | {"body": self.body(item.body)}
+
+    def fold(self, fold: LaneFold, item: LaneLoop | Blocks) -> dict[str, Any]:
+        """What the templates need to fold one accumulator."""
+        merge = self.merge(fold, "a", "b")
+        helper = f"{fold.kind}_{ctype(fold.dtype).suffix}"
+        view = {"name": fold.name, "kind": fold.kind, "type": self.type(fold.dtype), "tree":
+                fold.tree, "helper": helper, "neutral": self.text(fold.neutral), "part": fold.part,
+                "merge_lanes": self.merge(fold, f"{fold.name}_lane[l]", f"{fold.name}_lane[l + half]"),
+                "merge_block": self.merge(fold, fold.name, f"{fold.name}_lane[0]")}
+        if isinstance(item, Blocks) and fold.part:
+            at = "" if item.strip is None else self.at(item.strip)
+            view["merge_part"] = self.merge(fold, fold.name + at, fold.part + at)
+        if fold.tree:
+            self.macros.add("TREE")
+            self.trees[helper] = {"helper": helper, "type": view["type"], "merge": merge,
+                                  "identity": self.text(fold.identity)}
+        return view
+
+    def merge(self, fold: LaneFold, a: str, b: str) -> str:
+        """The merge expression over the states named `a` and `b`."""
+        return self.text(_renamed(fold.merge, {"a": a, "b": b}))
+
+    def at(self, strip: str) -> str:
+        k = self.digit[strip]
+        return f"[i{k} - b{k}]"
+
+    def lane_loop(self, item: LaneLoop) -> dict[str, Any]:
+        """A row in lanes."""
+        k = self.digit[item.axis]
+        tree = any(f.tree for f in item.folds)
+        widest = max(f.dtype.itemsize for f in item.folds)
+        self.lanes = max(self.lanes, LANE_BYTES // widest)
+        self.macros |= {"LANES"} | ({"BLOCK"} if tree else set())
+        name = item.folds[0].name
+        return {"kind": "lanes", "var": f"i{k}", "stop": self.extent(item.axis), "tree": tree,
+                "row": f"j{k}", "base": f"b{k}", "end": f"e{k}", "count": f"{name}_count",
+                "folds": [self.fold(f, item) for f in item.folds], "body": self.body(item.body)}
+
+    def blocks(self, item: Blocks) -> dict[str, Any]:
+        """An outer folded axis."""
+        k = self.digit[item.axis]
+        strip = None
+        if item.strip is not None:
+            d = self.digit[item.strip]
+            strip = {"var": f"i{d}", "base": f"b{d}", "end": f"e{d}"}
+            self.macros.add("STRIP")
+        direct = all(f.part is None for f in item.folds)
+        tree = any(f.tree for f in item.folds)
+        if direct and tree:
+            self.macros.add("ROWS")
+        return {"kind": "blocks", "var": f"i{k}", "stop": self.extent(item.axis), "strip": strip,
+                "direct": direct, "tree": tree, "base": f"b{k}", "end": f"e{k}",
+                "count": f"{item.folds[0].name}_count", "array": "[STRIP]" if strip else "",
+                "times": " * STRIP" if strip else "", "address": "" if strip else "&",
+                "at": self.at(item.strip) if item.strip else "",
+                "width": f"{strip['end']} - {strip['base']}" if strip else "1",
+                "folds": [self.fold(f, item) for f in item.folds], "body": self.body(item.body)}
+
+
+def _renamed(value: Value, names: dict[str, str]) -> Value:
+    """`value` with its variables renamed."""
+    from dataclasses import replace
+
+    if isinstance(value, Named):
+        return replace(value, name=names.get(value.name, value.name))
+    if isinstance(value, Op):
+        return replace(value, operands=tuple(_renamed(a, names) for a in value.operands))
+    return replace(value, arg=_renamed(value.arg, names)) if isinstance(value, Convert) else value
+
+
+def _entered(kernel: Kernel) -> list[str]:
+    """The loop axes in the order in which the text meets them."""
+    found: dict[str, None] = {}
+
+    def visit(body: Sequence[Statement]) -> None:
+        for item in body:
+            if isinstance(item, (Loop, LaneLoop, Blocks)):
+                found.setdefault(item.axis)
+            for inner in bodies(item):
+                visit(inner)
+
+    for phase in kernel.phases:
+        visit(phase.body)
+    return [*found, *(a for a in kernel.axes if a not in found)]
+
+
+ENTRY = ("int %s(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,\n"
+         "       const int64_t *n, const int64_t *tune, char *const *w)")
+
+TYPES = {f"{u}int{b}_t": f"typedef __{u.upper()}INT{b}_TYPE__ {u}int{b}_t;"
+         for b in (8, 16, 32, 64) for u in ("", "u")}
+TYPES |= {
+    "bool_t": "typedef uint8_t bool_t;",
+    "half": "typedef uint16_t half;",
+    "complex64": "typedef float _Complex complex64;",
+    "complex128": "typedef double _Complex complex128;",
+}
+TYPES |= {f"{t}_unaligned": f"typedef {t} {t}_unaligned __attribute__((aligned(1)));" for t in
+          (*TYPES, "float", "double")}
+
+MACROS = {
+    "AT": "#define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))",
+    "INDEPENDENT": '#define INDEPENDENT _Pragma("GCC ivdep")',
+}

@@ -1,0 +1,504 @@
+"""`Function`, the callable object."""
+
+from __future__ import annotations
+
+import itertools
+import keyword
+import re
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from . import compiler, modes, runtime
+from .array import Array, as_node, formula
+from .coalesce import Signature
+from .compiler import Closed, Compiled
+from .dtypes import dtype_of
+from .errors import ArgumentError, DtypeError, FallbackWarning, ShapeError
+from .graph import Graph, Input, Node, make
+from .interp import interpret
+from .maps import Misfit, explain, run_extents
+from .toolchain import fallback, find_toolchain
+
+REQS = ("write", "add", "null")
+_warned = threading.Event()
+
+
+def function(inputs: Sequence[Array], outputs: Any, mode: Any = "broadcast", order: str = "f",
+             name: str | None = None) -> Function:
+    """Compile an expression.
+
+    Parameters
+    ----------
+    inputs : sequence of Array
+        The arguments, in order; made by `matrix`, `array` and their like.
+    outputs : Array or list of Array
+        A list makes the function return a tuple.
+    mode : str, tuple, or list of these
+        Per output "broadcast" (rank of the widest input) or ("accumulate", accumulator)
+        (rank of the narrowest input; wider ones are accumulated first).
+    order : {"f", "c"}
+        Which ends of two shapes align: trailing (NumPy's rule) or leading.  Has nothing to do
+        with storage.
+    name : str, optional
+        What messages and the C call the function.
+
+    Returns
+    -------
+    Function
+        Callable on NumPy arrays.
+
+    Raises
+    ------
+    ModeError
+        If a mode or order is unknown, or a mode does not fit an expression.
+    ArgumentError
+        If an output depends on an input that is not listed, or one is listed twice.
+    """
+    single = not isinstance(outputs, (list, tuple))
+    nodes = [as_node(o) for o in ([outputs] if single else outputs)]
+    ends = tuple(_input(i) for i in inputs)
+    listed = modes.per_output(mode, len(nodes))
+    text = tuple(modes.describe(m) for m in listed)
+    graph = modes.apply_modes(Graph(ends, tuple(nodes)), listed, order)
+    return Function(graph, order, text, single, name or "f")
+
+
+def _input(array: Any) -> Input:
+    node = array.node if isinstance(array, Array) else array
+    if not isinstance(node, Input):
+        raise ArgumentError(f"inputs are made by elemc.array and its like, not {array!r}")
+    return node
+
+
+class Function:
+    """An expression, callable on NumPy arrays with the feel of a ufunc.
+
+    Attributes
+    ----------
+    graph : Graph
+        What it computes; pickled functions are rebuilt from it.
+    order : str
+    modes : tuple of str
+        Per output.
+    """
+
+    def __init__(self, graph: Graph, order: str, mode_names: tuple[str, ...], single: bool,
+                 name: str, doc: str | None = None, structure: Any = None) -> None:
+        self.graph, self.order, self.modes, self.single = graph, order, mode_names, single
+        self.name = self.__name__ = name
+        self._structure = structure
+        self._check_inputs()
+        self.input_names = _c_names([i.name for i in graph.inputs])
+        self.output_names = _output_names(len(graph.outputs), self.input_names)
+        self._closed: dict[tuple[np.dtype, ...], Closed] = {}
+        self._compiled: dict[Any, Compiled] = {}
+        self._by_signature: dict[Any, Compiled] = {}
+        self._lock = threading.RLock()
+        self.__doc__ = doc or self._document()
+        if all(i.dtype is not None for i in graph.inputs):
+            self._close(tuple(i.dtype for i in graph.inputs))  # errors surface now
+
+    def _check_inputs(self) -> None:
+        if len(set(self.graph.inputs)) < len(self.graph.inputs):
+            raise ArgumentError(f"{self.name}: an input is listed twice")
+        for node in self.graph.nodes:
+            if isinstance(node, Input) and node not in self.graph.inputs:
+                raise ArgumentError(f"{self.name}: the outputs use {node.name}, "
+                                    "which is not among the inputs")
+
+    # -- what a ufunc has ----------------------------------------------------------------------
+
+    @property
+    def nin(self) -> int:
+        """Number of inputs."""
+        return len(self.graph.inputs)
+
+    @property
+    def nout(self) -> int:
+        """Number of outputs."""
+        return len(self.graph.outputs)
+
+    @property
+    def nargs(self) -> int:
+        """Number of inputs and outputs."""
+        return self.nin + self.nout
+
+    @property
+    def signature(self) -> str:
+        """Names, dtypes and ranks: `(x: float64[2], y: float64[1]) -> (float64[2])`."""
+        ins = ", ".join(f"{i.name}: {_spec(i)}" for i in self.graph.inputs)
+        return f"({ins}) -> ({', '.join(_spec(o) for o in self.graph.outputs)})"
+
+    @property
+    def types(self) -> list[str]:
+        """Dtype characters of inputs and outputs, as of a ufunc, for every dtypes met so far."""
+        return ["".join(i.dtype.char for i in c.graph.inputs) + "->" +
+                "".join(o.dtype.char for o in c.graph.outputs) for c in self._closed.values()]
+
+    @property
+    def specializations(self) -> list[Compiled]:
+        """The kernels compiled so far."""
+        return list(self._compiled.values())
+
+    def __repr__(self) -> str:
+        return f"<elemc function {self.name}{self.signature}, order {self.order}>"
+
+    def _document(self) -> str:
+        names = dict(zip(self.graph.inputs, self.input_names, strict=True))
+        lines = [f"{self.name}{self.signature}", ""]
+        lines += [f"{o} = {formula(n, names)}    # {m}" for o, n, m in
+                  zip(self.output_names, self.graph.outputs, self.modes, strict=True)]
+        return "\n".join(lines)
+
+    def __reduce__(self) -> Any:
+        return Function, (self.graph, self.order, self.modes, self.single, self.name,
+                          self.__doc__, self._structure)
+
+    def __copy__(self) -> Function:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Function:
+        return self
+
+    # -- calls ---------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, out: Any = None, where: Any = True, req: Any = None,
+                 **named: Any) -> Any:
+        """Compute the outputs for these arrays; see `Function`."""
+        args = self._arguments(args, named)
+        if any(isinstance(a, Array) for a in args):
+            return self.inline(args)
+        arrays = [self._array(k, a) for k, a in enumerate(args)]
+        dtypes = tuple(i.dtype or dtype_of(a.dtype) for i, a in
+                       zip(self.graph.inputs, arrays, strict=True))
+        closed = self._close(dtypes)
+        sizes = self._sizes(closed, arrays)
+        outs, reqs = self._outs(out, req)
+        shapes = [tuple(sizes[e] for e in closed.extents.of[o]) for o in closed.graph.outputs]
+        mask = None if where is True else self._mask(where, shapes, reqs)
+        self._check_outs(closed, outs, reqs, shapes)
+        if not self._has_compiler():
+            results = self._interpret(closed, arrays, outs, reqs, mask)
+        else:
+            results = self._run(closed, arrays, sizes, shapes, outs, reqs, mask)
+        results = [r if o is not None or r is None or r.ndim else r[()]
+                   for r, o in zip(results, outs, strict=True)]
+        if self._structure is not None:
+            return self._structure(results)
+        return results[0] if self.single else tuple(results)
+
+    def inline(self, args: Sequence[Any]) -> Any:
+        """The outputs as symbolic arrays, for symbolic arguments."""
+        raise NotImplementedError
+
+    def _arguments(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Positional and named arguments in order."""
+        names = [i.name for i in self.graph.inputs]
+        if len(args) > len(names):
+            raise ArgumentError(f"{self.name} takes {len(names)} arrays ({', '.join(names)}), "
+                                f"{len(args)} were given; outputs are passed as out=")
+        if len(args) == len(names) and not named:
+            return args
+        rest = dict(named)
+        full = list(args)
+        for name in names[len(args):]:
+            if name not in rest:
+                raise ArgumentError(f"{self.name}: argument {name} is missing")
+            full.append(rest.pop(name))
+        if rest:
+            twice = [n for n in rest if n in names]
+            what = "was given twice" if twice else f"is no argument; there are {', '.join(names)}"
+            raise ArgumentError(f"{self.name}: {(twice or list(rest))[0]} {what}")
+        return tuple(full)
+
+    def _array(self, place: int, value: Any) -> np.ndarray:
+        """An argument as an array that casts safely to its input's dtype."""
+        node = self.graph.inputs[place]
+        want = node.dtype
+        if want is not None and type(value) in (bool, int, float, complex):
+            kinds = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}[type(value)]
+            if want.kind in kinds:
+                return np.asarray(want.type(value))
+        array = np.asarray(value)
+        if want is not None and not np.can_cast(array.dtype, want, "safe"):
+            raise DtypeError(f"{self.name}: {node.name} has dtype {array.dtype}, which does not "
+                             f"cast safely to {want}")
+        if array.ndim != node.ndim:
+            raise ShapeError(f"{self.name}: {node.name} has rank {array.ndim} (shape "
+                             f"{array.shape}), but rank {node.ndim} is needed")
+        dtype_of(array.dtype)
+        return array
+
+    def _sizes(self, closed: Closed, arrays: Sequence[np.ndarray]) -> list[int]:
+        """The extents of this call, checked."""
+        shapes = [a.shape for a in arrays] + [c.array.data.shape for c in closed.graph.captured]
+        try:
+            sizes = run_extents(closed.extents.program, shapes)
+        except Misfit as misfit:
+            names = [*(i.name for i in self.graph.inputs),
+                     *(c.name for c in closed.graph.captured)]
+            raise explain(misfit, closed.extents, names, self.name, self.order) from None
+        for node, over, kept in closed.never_empty:
+            if any(sizes[e] == 0 for e in over) and all(sizes[e] for e in kept):
+                axis = next(a for a, e in zip(node.axes, over, strict=True) if sizes[e] == 0)
+                raise ShapeError(
+                    f"{self.name}: {node.acc.name} has no identity and cannot accumulate axis "
+                    f"{axis} of size 0 of {formula(node.arg)}")
+        return sizes
+
+    def _close(self, dtypes: tuple[np.dtype | None, ...]) -> Closed:
+        closed = self._closed.get(dtypes)  # type: ignore[arg-type]
+        if closed is None:
+            with self._lock:
+                known: dict[Node, np.dtype] = {
+                    i: d for i, d in zip(self.graph.inputs, dtypes, strict=True) if d is not None}
+                closed = self._closed[dtypes] = compiler.close_function(  # type: ignore[index]
+                    _identifier(self.name), self.graph, self.order, self.modes, self.input_names,
+                    self.output_names, known)
+        return closed
+
+    # -- outputs -------------------------------------------------------------------------------
+
+    def _outs(self, out: Any, req: Any) -> tuple[list[Any], list[str]]:
+        """`out=` and `req=` as one entry per output."""
+        outs = [out] if isinstance(out, np.ndarray) else list(out) if isinstance(
+            out, (tuple, list)) else [None] * self.nout
+        if out is not None and not isinstance(out, (np.ndarray, tuple, list)):
+            raise ArgumentError(f"{self.name}: out must be an array or a tuple of arrays, "
+                                f"not {type(out).__name__}")
+        reqs = ["write"] * self.nout if req is None else (
+            [req] * self.nout if isinstance(req, str) else list(req))
+        for what, given in (("out", outs), ("req", reqs)):
+            if len(given) != self.nout:
+                raise ArgumentError(f"{self.name}: {what} has {len(given)} entries for "
+                                    f"{self.nout} outputs")
+        for k, (o, r) in enumerate(zip(outs, reqs, strict=True)):
+            if r not in REQS:
+                raise ArgumentError(f"{self.name}: req of output {k} is {r!r}, not one of "
+                                    f"{', '.join(REQS)}")
+            if r == "add" and o is None:
+                raise ArgumentError(f"{self.name}: req='add' of output {k} needs an array in out=")
+            if o is not None and not isinstance(o, np.ndarray):
+                raise ArgumentError(f"{self.name}: out of output {k} is {type(o).__name__}, "
+                                    "not an array")
+        return outs, reqs
+
+    def _check_outs(self, closed: Closed, outs: Sequence[Any], reqs: Sequence[str],
+                    shapes: Sequence[tuple[int, ...]]) -> None:
+        """Reject wrong outputs before anything is written."""
+        live = [(k, o) for k, o in enumerate(outs) if o is not None and reqs[k] != "null"]
+        for k, o in live:
+            dtype = closed.graph.outputs[k].dtype
+            if o.shape != shapes[k]:
+                axis = next((a for a, (m, n) in enumerate(zip(o.shape, shapes[k], strict=False))
+                             if m != n), None)
+                at = "" if axis is None or o.ndim != len(shapes[k]) else (
+                    f": axis {axis} has size {o.shape[axis]} and not {shapes[k][axis]}")
+                raise ShapeError(f"{self.name}: out of output {k} has shape {o.shape}, the result "
+                                 f"has shape {shapes[k]}{at}")
+            dtype_of(o.dtype)
+            if not np.can_cast(dtype, o.dtype, "same_kind"):
+                raise DtypeError(f"{self.name}: output {k} of dtype {dtype} does not cast to out "
+                                 f"of dtype {o.dtype} under the same_kind rule")
+            if not o.flags.writeable:
+                raise ArgumentError(f"{self.name}: out of output {k} is read-only")
+            if any(s == 0 and n > 1 for s, n in zip(o.strides, o.shape, strict=True)):
+                raise ArgumentError(f"{self.name}: out of output {k} has elements that share "
+                                    "memory (a stride of 0)")
+        for (j, a), (k, b) in itertools.combinations(live, 2):
+            if _overlap(a, b):
+                raise ArgumentError(f"{self.name}: out of output {j} and of output {k} overlap")
+
+    def _mask(self, where: Any, shapes: Sequence[tuple[int, ...]],
+              reqs: Sequence[str]) -> np.ndarray:
+        """`where=`, which must stretch to every output and never enlarges one."""
+        mask = np.asarray(where)
+        if mask.dtype != np.bool_:
+            raise DtypeError(f"{self.name}: where has dtype {mask.dtype}, not bool")
+        for k, shape in enumerate(shapes):
+            pairs = zip(mask.shape[::-1], shape[::-1], strict=False)
+            if reqs[k] != "null" and (mask.ndim > len(shape) or any(
+                    m not in (1, n) for m, n in pairs)):
+                raise ShapeError(f"{self.name}: where of shape {mask.shape} does not stretch to "
+                                 f"output {k} of shape {shape}")
+        return mask
+
+    # -- kernels -------------------------------------------------------------------------------
+
+    def _has_compiler(self) -> bool:
+        """Whether kernels can be compiled; without a compiler, warn once."""
+        if find_toolchain() is not None or fallback() == "error":
+            return True  # the build reports what is missing
+        if not _warned.is_set():
+            _warned.set()
+            warnings.warn("elemc found no C compiler (ELEMC_CC, CC, cc, gcc, clang, the package "
+                          "ziglang): the NumPy interpreter answers, slowly", FallbackWarning,
+                          stacklevel=3)
+        return False
+
+    def _run(self, closed: Closed, arrays: list[np.ndarray], sizes: list[int],
+             shapes: Sequence[tuple[int, ...]], outs: Sequence[np.ndarray | None],
+             reqs: Sequence[str], mask: np.ndarray | None) -> list[np.ndarray | None]:
+        """Bind the arrays to the kernel for this call, and run it."""
+        ins = [*arrays, *(c.array.data for c in closed.graph.captured)]
+        signature = Signature(
+            frozenset(e for e, n in enumerate(sizes) if n == 1),
+            tuple(map(runtime.given, ins)),
+            tuple(None if o is None or r == "null" else runtime.given(o)
+                  for o, r in zip(outs, reqs, strict=True)),
+            tuple(reqs), None if mask is None else runtime.given(mask),
+            () if mask is None else tuple(n == 1 for n in mask.shape))
+        compiled = self.specialize(closed, signature)
+        if mask is not None:
+            ins.append(mask)
+        operands: list[np.ndarray] = list(ins)
+        results: list[np.ndarray | None] = []
+        copies: list[tuple[np.ndarray, np.ndarray]] = []
+        for k, (o, r) in enumerate(zip(outs, reqs, strict=True)):
+            if r == "null":
+                results.append(None)
+                continue
+            here = len(operands)
+            perm = compiled.spec.operands[here].layout.perm
+            if o is None:
+                o = runtime.allocate(shapes[k], closed.graph.outputs[k].dtype, perm,
+                                     mask is not None)
+                operands.append(o)
+            elif any(_overlap(o, a) and not (_same(o, a) and (here, j) in compiled.in_place)
+                     for j, a in enumerate(ins)):
+                # some element would be written before it is read for the last time
+                copy = o.copy(order="K")
+                copies.append((o, copy))
+                operands.append(copy)
+            else:
+                operands.append(o)
+            results.append(o)
+        if copies:
+            compiled = self.specialize(closed, replace(signature, outputs=tuple(
+                None if o is None or r == "null" else runtime.given(operands[j]) for j, (o, r) in
+                zip(_places(reqs, len(ins)), zip(outs, reqs, strict=True), strict=True))))
+        runtime.launch(compiled, operands, sizes, closed.extents.program)
+        for o, copy in copies:
+            o[...] = copy
+        return results
+
+    def specialize(self, closed: Closed, signature: Signature) -> Compiled:
+        """The kernel for one signature, compiled when first met."""
+        key = (closed, signature)
+        compiled = self._by_signature.get(key)
+        if compiled is None:
+            with self._lock:
+                spec, kernel, source = compiler.source_of(closed, signature)
+                same = (source.text, source.bindings)
+                compiled = self._compiled.get(same)
+                if compiled is None:
+                    compiled = self._compiled[same] = compiler.load(spec, kernel, source)
+                self._by_signature[key] = compiled
+        return compiled
+
+    def _interpret(self, closed: Closed, arrays: list[np.ndarray],
+                   outs: Sequence[np.ndarray | None], reqs: Sequence[str],
+                   mask: np.ndarray | None) -> list[np.ndarray | None]:
+        """The answer of the NumPy interpreter, stored as `out`, `req` and `where` say."""
+        values = interpret(closed.graph, arrays)
+        results: list[np.ndarray | None] = []
+        for value, o, r in zip(values, outs, reqs, strict=True):
+            if r == "null":
+                results.append(None)
+                continue
+            selected: Any = True if mask is None else mask
+            if o is None:
+                o = np.zeros_like(value) if mask is not None else np.empty_like(value)
+            if r == "add":
+                value = o + value.astype(o.dtype, copy=False)
+            np.copyto(o, value, where=selected, casting="unsafe")
+            results.append(o)
+        return results
+
+    def dump(self, *arrays: Any, stage: str = "c", order: str | None = None) -> str:
+        """The text of one stage: graph, nest, c or asm.
+
+        Parameters
+        ----------
+        *arrays : array_like, optional
+            The kernel for these arrays; default: C-contiguous ones without an axis of size 1.
+        stage : {"graph", "nest", "c", "asm"}
+        """
+        from . import dump  # the printers are needed only here
+
+        return dump.dump(self, arrays, stage)
+
+
+def _places(reqs: Sequence[str], first: int) -> list[int]:
+    """The operand number of every output; those not computed share the next one's."""
+    places, here = [], first
+    for req in reqs:
+        places.append(here)
+        here += req != "null"
+    return [min(p, here - 1) for p in places]
+
+
+def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays share memory; if that is hard to tell, they do."""
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return np.shares_memory(a, b, max_work=100_000)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays are the same elements in the same order."""
+    return (a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
+            and a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype)
+
+
+def _spec(node: Node) -> str:
+    return f"{node.dtype or 'any'}[{node.ndim}]"
+
+
+RESERVED = re.compile(r"(begin|end|phase|status|tune|[abcijnpsw]|([abceijnt]|acc|row|buffer)\d+|"
+                      r"elemc_.*|_.*|.*_(p|v|s\d+|\d+)|l|half|[fc]?(32|64)|int|long|main)$")
+C_WORDS = set(("auto break case char const continue default do double else enum extern float for "
+               "goto if inline int long register restrict return short signed sizeof static "
+               "struct switch typedef union unsigned void volatile while asm typeof where "
+               "complex64 complex128 bool_t AT SIMD PURE INDEPENDENT LANES STRIP BLOCK ROWS TREE "
+               "linux unix").split()) | {f"{u}int{b}_t" for u in ("", "u") for b in (8, 16, 32, 64)}
+
+
+def _identifier(name: str) -> str:
+    """`name` as a C identifier."""
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return plain if plain and not plain[0].isdigit() else f"_{plain}"
+
+
+def _c_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Names that are harmless in C, all different, as close to the user's as that allows."""
+    taken: set[str] = set()
+    result = []
+    for name in names:
+        plain = _identifier(name)
+        if plain in C_WORDS or keyword.iskeyword(plain) or RESERVED.match(plain):
+            plain = f"{plain.lstrip('_')}_in"
+        base, number = plain, 1
+        while plain in taken:
+            number += 1
+            plain = f"{base}_in{number}"
+        taken.add(plain)
+        result.append(plain)
+    return tuple(result)
+
+
+def _output_names(count: int, taken: Sequence[str]) -> tuple[str, ...]:
+    """z, or z0, z1, ...; with another letter if an input has that name."""
+    for letter in ("z", "out", "result", "output_of_elemc"):
+        names = (letter,) if count == 1 else tuple(f"{letter}{k}" for k in range(count))
+        if not set(names) & set(taken):
+            return names
+    raise AssertionError("no name is left for the outputs")

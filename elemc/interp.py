@@ -1,0 +1,159 @@
+"""The NumPy interpreter of a closed graph.
+
+It is the meaning of elemc, the oracle of the tests, and what answers where no C compiler exists.
+It makes an array of every node, so it is neither fast nor thrifty.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from .errors import ShapeError
+from .graph import (
+    Accumulate,
+    Apply,
+    Axis,
+    Captured,
+    Cast,
+    Const,
+    ExpandTo,
+    Graph,
+    Index,
+    Iota,
+    Node,
+    Only,
+    Pick,
+    Size,
+)
+from .maps import extents_of, run_extents
+
+
+def interpret(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The outputs of a closed graph for these inputs, as new arrays.
+
+    Parameters
+    ----------
+    graph : Graph
+        A closed graph.
+    arrays : sequence of ndarray
+        One per input, of its rank; they are converted to its dtype.
+
+    Raises
+    ------
+    maps.Misfit
+        If the sizes do not fit together.
+    ShapeError
+        If an accumulator without identity meets an empty axis.
+    """
+    captured = [node.array.data for node in graph.captured]
+    extents = extents_of(graph)
+    sizes = run_extents(extents.program, [a.shape for a in (*arrays, *captured)])
+    values: dict[Node, np.ndarray] = {}
+    for node, array in zip(graph.inputs, arrays, strict=True):
+        values[node] = np.asarray(array).astype(node.dtype, copy=False)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+        for node in graph.nodes:
+            if node not in values:
+                shape = tuple(sizes[e] for e in extents.of[node])
+                result = _value(node, values, shape)
+                values[node] = np.broadcast_to(result, shape)
+    return [np.array(values[o], dtype=o.dtype, copy=True) for o in graph.outputs]
+
+
+def _value(node: Node, values: dict[Node, np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+    match node:
+        case Captured():
+            return node.array.data
+        case Const():
+            return np.asarray(node.value)
+        case Size():
+            return np.asarray(values[node.arg].shape[node.dim], np.int64)
+        case Iota():
+            return np.arange(shape[0], dtype=np.int64)
+        case Cast():
+            return values[node.arg].astype(node.dtype)
+        case Apply():
+            result = node.op.numpy(*(values[a] for a in node.args))
+            return np.asarray(result).astype(node.dtype, copy=False)
+        case ExpandTo():
+            return values[node.arg]
+        case Index():
+            return _index(values[node.arg], node)
+        case Accumulate():
+            return _accumulate(node, values)
+    raise AssertionError(f"{type(node).__name__} in a closed graph")
+
+
+def _index(array: np.ndarray, node: Index) -> np.ndarray:
+    keys: list[slice | int] = []
+    kept: list[int] = []
+    for form in node.forms:
+        match form:
+            case Axis():
+                keys.append(slice(form.start, form.stop, form.step))
+                kept.append(form.axis)
+            case Pick():
+                keys.append(form.index)
+            case Only():
+                keys.append(0)
+    picked = array[tuple(keys)]
+    order = sorted(range(len(kept)), key=kept.__getitem__)
+    missing = [a for a in range(node.ndim) if a not in kept]
+    return np.expand_dims(picked.transpose(order), missing)
+
+
+def _accumulate(node: Accumulate, values: dict[Node, np.ndarray]) -> np.ndarray:
+    arg = values[node.arg]
+    where = np.broadcast_to(values[node.where], arg.shape) if node.where is not None else None
+    initial = values[node.initial] if node.initial is not None else None
+    program = dict(node.options)["program"]
+    count = int(np.prod([arg.shape[a] for a in node.axes]))
+    kept = [n for a, n in enumerate(arg.shape) if a not in node.axes]
+    if count == 0 and program.identity is None and initial is None and 0 not in kept:
+        raise ShapeError(
+            f"accumulator {node.acc.name} has no identity: it cannot fold an axis of size 0 "
+            f"(axis {', '.join(str(a) for a in node.axes)} of an array of shape {arg.shape})")
+    value = arg.astype(program.value, copy=False)
+    if node.acc.reduce is None:
+        return _fold(program, value, node.axes, initial, where)
+    result = node.acc.reduce(value, axis=node.axes, dtype=program.state[0],
+                             **({} if where is None else {"where": where}),
+                             **_start(initial, where, program))
+    return np.asarray(result).astype(node.dtype, copy=False)
+
+
+def _start(initial: np.ndarray | None, where: np.ndarray | None, program: object) -> dict[str, object]:
+    if initial is None:
+        return {}
+    if initial.ndim:
+        raise ShapeError("initial= of a reduction is a scalar")
+    return {"initial": initial[()]}
+
+
+def _fold(program, value, axes, initial, where):  # type: ignore[no-untyped-def]
+    """A left fold in C order of the reduced axes, all results at once."""
+    kept = [a for a in range(value.ndim) if a not in axes]
+    shape = [value.shape[a] for a in kept]
+    rows = value.transpose((*axes, *kept)).reshape(-1, *shape)
+    masks = None if where is None else where.transpose((*axes, *kept)).reshape(-1, *shape)
+    state: list[np.ndarray] | None = None
+    if program.identity is not None:
+        state = [np.full(shape, p) for p in program.identity]
+    if initial is not None:
+        state = [np.broadcast_to(initial, shape), *(state or [])[1:]]
+    for k in range(len(rows)):
+        extra = [rows[k], *([np.full(shape, k)] if program.index else [])]
+        if state is None:
+            state = interpret(program.start, extra)
+            continue
+        new = interpret(program.combine, [*state, *extra])
+        if masks is not None:
+            new = [np.where(masks[k], n, s) for n, s in zip(new, state, strict=True)]
+        state = new
+    if state is None:  # no element, no result either
+        return np.zeros(shape, program.dtype)
+    return interpret(program.finish, state)[0]

@@ -1,0 +1,220 @@
+"""The third form: loop nests, close to the C that the templates make of them.
+
+Grammar::
+
+    Kernel    := (phases, buffers)
+    Phase     := (axis or None, body)              a parallel phase runs `axis` from begin to end
+    statement := Loop(axis, kind, body)            kind: serial | parallel | strip | lane
+               | LaneLoop(axis, folds, body)       folds along a row, in lanes
+               | Blocks(axis, folds, body)         folds along an outer axis, in a pairwise tree
+               | Let(name, value)                  a constant
+               | Local(name, dtype, strip)         a variable, or one per element of the strip
+               | Assign(target, value)
+               | Write(operand, access, value, mode, mask)
+               | First(flag, body, rest)           body the first time, then rest
+               | Check(value)                      an error if value's arguments are out of range
+    target    := Named(name) | Element(name, dims, at)
+
+Values are those of a specialization, over the leaves `Named` and `Element`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .specialize import Access, Operand, Value
+
+
+@dataclass(frozen=True, eq=False)
+class Named(Value):
+    """A C variable."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Element(Value):
+    """An element of an array: of a buffer, by loop axes (`dims`, outermost first), or of a local
+    one, by the current lane (`at` is "lane") or by the place in the strip of axis `at`.
+    """
+
+    name: str
+    dims: tuple[str, ...] = ()
+    at: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class FoldIndex(Value):
+    """The index of an element among those folded over `over`, in C order."""
+
+    over: tuple[str, ...]
+
+
+@dataclass
+class Let:
+    """`const T name = value`."""
+
+    name: str
+    value: Value
+
+
+@dataclass
+class Local:
+    """A variable; with `strip`, an array of one per element of the strip."""
+
+    name: str
+    dtype: np.dtype
+    strip: bool
+
+
+@dataclass
+class Assign:
+    """`target = value`."""
+
+    target: Named | Element
+    value: Value
+
+
+@dataclass
+class Write:
+    """A store to an output."""
+
+    operand: int
+    access: Access
+    value: Value
+    mode: str
+    mask: Value | None
+
+
+@dataclass
+class Loop:
+    """A loop over one axis; `independent` if its iterations may run in any order."""
+
+    axis: str
+    kind: str
+    body: list[Statement]
+    independent: bool = False
+
+
+@dataclass
+class LaneFold:
+    """A fold whose state is one scalar that may be merged in any order.
+
+    `neutral` is what a lane starts from, `identity` the state of an empty axis; `merge` joins the
+    states named `a` and `b`; `tree` asks for a pairwise tree (rounding) or not (exact).
+    `part` names the state of inner loops that each turn of `Blocks` adds.
+    """
+
+    name: str
+    kind: str
+    dtype: np.dtype
+    neutral: Value
+    identity: Value
+    merge: Value
+    tree: bool
+    part: str | None = None
+
+
+@dataclass
+class LaneLoop:
+    """A loop over a row in lanes; afterwards `name` of every fold holds its state."""
+
+    axis: str
+    folds: list[LaneFold]
+    body: list[Statement]
+
+
+@dataclass
+class Blocks:
+    """A serial loop over an outer axis whose partial states, `name`, are merged in a tree."""
+
+    axis: str
+    folds: list[LaneFold]
+    body: list[Statement]
+    strip: str | None
+
+
+@dataclass
+class First:
+    """`body`, the first time; then `flag` is set.  Otherwise `rest`."""
+
+    flag: Named | Element
+    body: list[Statement]
+    rest: list[Statement]
+
+
+@dataclass
+class Check:
+    """A condition on `value`'s arguments under which the call is an error."""
+
+    value: Value
+
+
+Statement = Check | Let | Local | Assign | Write | Loop | LaneLoop | Blocks | First
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory of a kernel: one element per combination of `axes`.
+
+    A shared buffer carries values between phases; a private one belongs to one thread.
+    """
+
+    name: str
+    dtype: np.dtype
+    axes: tuple[str, ...]
+    shared: bool
+
+
+@dataclass
+class Phase:
+    """Part of a kernel that must be complete before the next begins."""
+
+    axis: str | None
+    body: list[Statement]
+
+
+@dataclass
+class Kernel:
+    """The loop nests of one specialization."""
+
+    operands: tuple[Operand, ...]
+    axes: dict[str, tuple[int, ...]]
+    phases: list[Phase] = field(default_factory=list)
+    buffers: list[Buffer] = field(default_factory=list)
+
+
+def bodies(statement: Statement) -> tuple[list[Statement], ...]:
+    """The statement lists inside a statement."""
+    match statement:
+        case Loop() | LaneLoop() | Blocks():
+            return (statement.body,)
+        case First():
+            return (statement.body, statement.rest)
+    return ()
+
+
+def statements(body: Sequence[Statement]) -> Iterator[Statement]:
+    """All statements of a body, at any depth, in order."""
+    for statement in body:
+        yield statement
+        for inner in bodies(statement):
+            yield from statements(inner)
+
+
+def values_of(statement: Statement) -> tuple[Value, ...]:
+    """The values that a statement itself uses."""
+    match statement:
+        case Let() | Check():
+            return (statement.value,)
+        case Assign():
+            return (statement.target, statement.value)
+        case Write():
+            return (statement.value,) if statement.mask is None else (statement.value, statement.mask)
+        case LaneLoop() | Blocks():
+            return tuple(v for f in statement.folds for v in
+                         (f.neutral, f.identity, f.merge))
+    return ()

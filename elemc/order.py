@@ -1,0 +1,111 @@
+"""In which order each output and each fold walks its axes.
+
+A store follows the memory of its output.  A fold walks the axes that its result keeps first, then
+those it folds over.  When the axis that is contiguous in memory is kept, it is cut into strips:
+outside goes the loop over strips, innermost the loop over one strip, and the states of a strip's
+folds are small arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from .coalesce import walk
+from .specialize import Access, Fold, Load, Operand, Specialized, Store, Value
+
+
+@dataclass(frozen=True, eq=False)
+class Root:
+    """A store or a fold, with what scheduling it takes.
+
+    Attributes
+    ----------
+    order : tuple of str
+        The axes as they are entered, outermost first; `"i1/"` enters the strips of `"i1"`.
+    over : frozenset of str
+        The axes that are folded.
+    needs : tuple of Fold
+        The folds whose results are used.
+    """
+
+    of: Store | Fold
+    order: tuple[str, ...]
+    over: frozenset[str]
+    needs: tuple[Fold, ...]
+
+    def inputs(self) -> list[Value]:
+        """The values that the innermost loop computes."""
+        if isinstance(self.of, Store):
+            return [self.of.value] if self.of.mask is None else [self.of.value, self.of.mask]
+        return [self.of.arg] if self.of.where is None else [self.of.arg, self.of.where]
+
+
+def roots(spec: Specialized) -> list[Root]:
+    """Folds and stores, each after the folds it needs."""
+    targets = [v for s in spec.stores for v in (s.value, s.mask) if v is not None]
+    found: list[Root] = []
+    for value in walk(targets):
+        if isinstance(value, Fold):
+            found.append(Root(value, _fold_order(value, spec), frozenset(value.over),
+                              _needs(value.args)))
+    for store in spec.stores:
+        order = memory_order(store.access, spec.operands[store.operand])
+        found.append(Root(store, order, frozenset(), _needs(
+            [store.value] if store.mask is None else [store.value, store.mask])))
+    return found
+
+
+def _needs(values: Iterable[Value]) -> tuple[Fold, ...]:
+    """The folds below `values`, not looking inside of them."""
+    found: dict[Fold, None] = {}
+    seen: set[Value] = set()
+    stack = list(values)
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Fold):
+            found[value] = None
+        elif value not in seen:
+            seen.add(value)
+            stack.extend(value.args)
+    return tuple(found)
+
+
+def memory_order(access: Access, operand: Operand) -> tuple[str, ...]:
+    """The axes of an access, from the largest stride to the smallest."""
+    dims = [*operand.layout.perm, *(d for d in range(operand.ndim) if d not in operand.layout.perm)]
+    found: dict[str, None] = {}
+    for dim in dims:
+        found.update(dict.fromkeys(axis for axis, _ in access[dim].terms))
+    return tuple(found)
+
+
+def _fold_order(fold: Fold, spec: Specialized) -> tuple[str, ...]:
+    """Kept axes, then folded ones; each in memory order, unless the fold minds its order."""
+    loads = sorted((v for v in walk([fold.arg]) if isinstance(v, Load)),
+                   key=lambda v: (-len(v.axes), v.operand))
+    memory: dict[str, None] = {}
+    for load in loads:
+        memory.update(dict.fromkeys(memory_order(load.access, spec.operands[load.operand])))
+    axes = [*memory, *(a for a in spec.axes if a not in memory)]
+    kept = [a for a in axes if a in fold.axes]
+    over = [a for a in axes if a in fold.over] if fold.program.lanes else list(fold.over)
+    strip = _strip_axis(loads, spec.operands, kept, over)
+    if strip is None:
+        return (*kept, *over)
+    return (*(a for a in kept if a != strip), f"{strip}/", *over, strip)
+
+
+def _strip_axis(loads: Sequence[Load], operands: Sequence[Operand], kept: Sequence[str],
+                over: Sequence[str]) -> str | None:
+    """The kept axis that is contiguous where the fold reads most, if any."""
+    if not over:
+        return None
+    for load in loads:
+        layout = operands[load.operand].layout
+        if load.axes.isdisjoint(over) or not layout.perm or not layout.unit:
+            continue
+        at = load.access[layout.perm[-1]]
+        inner = [axis for axis, step in at.terms if step == 1]
+        return inner[0] if inner and inner[0] in kept else None
+    return None

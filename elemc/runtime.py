@@ -1,0 +1,83 @@
+"""The call path in Python: look at the arrays, bind them to a kernel, run it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .build import FFI
+from .coalesce import Given
+from .compiler import Compiled
+from .errors import DomainError
+from .maps import Instruction, slice_start
+from .specialize import layout_of
+
+STATUS = {1: "Integers to negative integer powers are not allowed."}
+
+
+def given(array: np.ndarray) -> Given:
+    """What a kernel may depend on of one array."""
+    native = array.dtype.newbyteorder("=")
+    storage = "native"
+    if not array.dtype.isnative:
+        storage = "swapped"
+    elif not array.flags.aligned:
+        storage = "unaligned"
+    if native.kind in "iu":
+        native = np.dtype(f"{native.kind}{native.itemsize}")
+    return Given(native, storage, layout_of(array.shape, array.strides, array.itemsize))
+
+
+def allocate(shape: Sequence[int], dtype: np.dtype, perm: Sequence[int], zero: bool) -> np.ndarray:
+    """A new array whose dimensions of size other than 1 lie in memory as in `perm`."""
+    order = [*(d for d, n in enumerate(shape) if d not in perm), *perm]
+    make = np.zeros if zero else np.empty
+    array = make([shape[d] for d in order], dtype)
+    return array.transpose(np.argsort(order)) if order != sorted(order) else array
+
+
+def launch(compiled: Compiled, arrays: Sequence[np.ndarray], sizes: Sequence[int],
+           program: Sequence[Instruction]) -> None:
+    """Run a kernel over its operands, whose extents are `sizes`.
+
+    Raises
+    ------
+    DomainError
+        If the kernel met a value that an operation rejects.
+    """
+    bind = compiled.bindings
+    pointers, strides = [], []
+    for pointer in bind.pointers:
+        array = arrays[pointer.operand]
+        address = array.__array_interface__["data"][0]
+        step = array.strides
+        for dim, coef, extent in pointer.starts:
+            start = 1 if extent is None else slice_start(program[extent], sizes)
+            address += step[dim] * coef * start
+        pointers.append(address)
+        strides += [sum(step[d] * c for d, c in terms) for terms in pointer.strides]
+    n = [math.prod(sizes[e] for e in what) if kind == "product"
+         else slice_start(program[what], sizes) for kind, what in bind.sizes]
+    work = [np.empty(max(1, math.prod(n[k] for k in places)) * itemsize, np.uint8)
+            for places, itemsize, _ in bind.buffers]
+    status = _run(compiled, pointers, strides, n, work)
+    if status:
+        raise DomainError(STATUS[status])
+
+
+def _run(compiled: Compiled, pointers: list[int], strides: list[int], n: list[int],
+         work: list[np.ndarray]) -> int:
+    p = FFI.new("intptr_t[]", pointers or 1)
+    s = FFI.new("int64_t[]", strides or 1)
+    sizes = FFI.new("int64_t[]", n or 1)
+    w = FFI.new("intptr_t[]", [b.__array_interface__["data"][0] for b in work] or 1)
+    call: Any = compiled.kernel.function
+    status = 0
+    for phase, axis in enumerate(compiled.bindings.phases):
+        end = 1 if axis is None else n[axis]
+        status |= call(phase, 0, end, FFI.cast("char *const *", p), s, sizes, FFI.NULL,
+                       FFI.cast("char *const *", w))
+    return status

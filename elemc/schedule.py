@@ -1,0 +1,405 @@
+"""From values over axes to loop nests.
+
+The one idea: every value has a set of axes.  At each level, what depends on bound axes only is
+computed before the loops that need it.  Of the rest, a store or fold enters the loop over its
+next axis, and shares that loop with all others that enter it at the same *stage*: the number of
+folds, finished by earlier loops of this level, that it has to wait for.
+
+A fold's result is a variable where its last loop ends.  If a loop elsewhere needs it, it is kept
+in a buffer over the axes that differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .coalesce import walk
+from .graph import Apply, Cast, Const, Graph
+from .nest import (
+    Assign,
+    Blocks,
+    Buffer,
+    Element,
+    First,
+    FoldIndex,
+    Kernel,
+    LaneFold,
+    LaneLoop,
+    Let,
+    Local,
+    Loop,
+    Named,
+    Phase,
+    Statement,
+    Write,
+)
+from .order import Root, roots
+from .ops import OPS
+from .scope import Scope
+from .specialize import Convert, Fold, Literal, Load, Op, Specialized, Store, Value
+
+SELECT = OPS["where"]
+
+
+@dataclass
+class Segment:
+    """Roots that share the loop over `axis`; None: nothing is left to loop over."""
+
+    axis: str | None
+    roots: list[Root] = field(default_factory=list)
+
+
+def schedule(spec: Specialized) -> Kernel:
+    """The loop nests of one specialization."""
+    scheduler = _Scheduler(spec)
+    scheduler.top()
+    return scheduler.kernel
+
+
+class _Scheduler:
+    def __init__(self, spec: Specialized) -> None:
+        self.spec = spec
+        self.kernel = Kernel(spec.operands, dict(spec.axes))
+        self.roots = roots(spec)
+        self.root_of = {r.of: r for r in self.roots if isinstance(r.of, Fold)}
+        self.states: dict[Fold, list[Named | Element]] = {}
+        self.buffered: dict[Fold, Element] = {}
+        self.names: dict[str, int] = {}
+
+    def name(self, kind: str) -> str:
+        """A fresh name: kind0, kind1, ..."""
+        number = self.names[kind] = self.names.get(kind, -1) + 1
+        return f"{kind}{number}"
+
+    def load_name(self, load: Load) -> str:
+        """x_v for an element of x."""
+        return f"{self.spec.operands[load.operand].name}_v"
+
+    # -- levels ------------------------------------------------------------------------------
+
+    def top(self) -> None:
+        """The phases: each loop all of whose roots keep its axis may run in pieces."""
+        segments = self.segments(self.roots, ())
+        serial: Scope | None = None
+        for k, segment in enumerate(segments):
+            self.buffer_late(segment, segments[k + 1:], (), shared=True)
+            axis = segment.axis
+            parallel = axis is not None and not any(axis in r.over for r in segment.roots)
+            if parallel or serial is None:
+                scope = Scope(self.name, self.buffered, self.load_name)
+                self.kernel.phases.append(Phase(axis if parallel else None, scope.body))
+            else:
+                scope = serial
+            serial = None if parallel else scope
+            self.segment(segment, (), scope)
+
+    def level(self, level_roots: Sequence[Root], bound: tuple[str, ...], scope: Scope) -> None:
+        """Everything that `level_roots` do inside of the loops over `bound`."""
+        segments = self.segments(level_roots, bound)
+        for k, segment in enumerate(segments):
+            self.buffer_late(segment, segments[k + 1:], bound, shared=False)
+            self.segment(segment, bound, scope)
+
+    def segments(self, level_roots: Sequence[Root], bound: tuple[str, ...]) -> list[Segment]:
+        """The loops of one level: each root enters the first loop that it can."""
+        found: list[Segment] = []
+        place: dict[Fold, int] = {}
+        for root in level_roots:
+            axis = _next(root, bound)
+            earliest = 0
+            for need in root.needs:
+                if need not in place:
+                    continue  # done outside
+                at = place[need]
+                shares = axis is not None and found[at].axis == axis and axis not in need.over
+                earliest = max(earliest, at if shares else at + 1)
+            for k in range(earliest, len(found)):
+                if found[k].axis == axis:
+                    break
+            else:
+                k = len(found)
+                found.append(Segment(axis))
+            found[k].roots.append(root)
+            if isinstance(root.of, Fold):
+                place[root.of] = k
+        return found
+
+    def buffer_late(self, segment: Segment, later: Sequence[Segment], bound: tuple[str, ...],
+                    shared: bool) -> None:
+        """Give a buffer to the folds of `segment` that end inside its loop or in another phase."""
+        wanted = {n for s in later for r in s.roots for n in r.needs}
+        for root in segment.roots:
+            fold = root.of
+            if not isinstance(fold, Fold) or fold not in wanted or fold in self.buffered:
+                continue
+            if segment.axis is None or segment.axis in root.over:
+                if not shared or self.same_phase(segment, later, fold):
+                    continue
+            strips = {b.rstrip("/") for b in bound}
+            axes = tuple(a for a in self.kernel.axes if a in fold.axes and a not in strips)
+            name = f"{self.name('buffer')}"
+            self.kernel.buffers.append(Buffer(name, fold.dtype, axes, shared))
+            self.buffered[fold] = Element(fold.axes, fold.dtype, name, axes)
+
+    def same_phase(self, segment: Segment, later: Sequence[Segment], fold: Fold) -> bool:
+        """Whether all users of a fold that ends at the top run in the same serial phase."""
+        for other in later:
+            parallel = other.axis is not None and not any(other.axis in r.over for r in other.roots)
+            if parallel and any(fold in r.needs for s in later for r in s.roots
+                                if s is other or later.index(s) > later.index(other)):
+                return False
+        return True
+
+    def segment(self, segment: Segment, bound: tuple[str, ...], scope: Scope) -> None:
+        """One loop of a level, with what is computed before and after it."""
+        axis = segment.axis
+        if axis is None:
+            self.leaf(segment.roots, scope)
+            return
+        strip = next((b[:-1] for b in bound if b.endswith("/") and b[:-1] not in bound), None)
+        scope.hoist([v for r in segment.roots for v in r.inputs()], frozenset(bound),
+                    strip if axis != strip else None)
+        if axis.endswith("/"):
+            self.strip(segment, bound, scope)
+            return
+        starting = [r for r in segment.roots if axis in r.over and r.of not in self.states]
+        merged = [r for r in starting if r.of.program.lanes]
+        for root in starting:
+            if root not in merged:
+                self.start_left(root.of, scope, strip)
+        inner = (*bound, axis)
+        last = all(_next(r, inner) is None for r in segment.roots)
+        if last and merged:
+            self.lanes(segment, merged, axis, scope)
+        elif merged:
+            self.blocks(segment, merged, inner, scope, strip)
+        else:
+            loop = Loop(axis, self.kind(axis, bound, segment), [])
+            loop.independent = last and all(isinstance(r.of, Store) for r in segment.roots)
+            scope.body.append(loop)
+            self.level(segment.roots, inner, scope.inside(loop.body))
+        for root in starting:
+            self.finish(root, bound, scope, strip)
+
+    def kind(self, axis: str, bound: tuple[str, ...], segment: Segment) -> str:
+        """How a plain loop runs."""
+        if f"{axis}/" in bound:
+            return "lane"
+        parallel = not bound and not any(axis in r.over for r in segment.roots)
+        return "parallel" if parallel else "serial"
+
+    def strip(self, segment: Segment, bound: tuple[str, ...], scope: Scope) -> None:
+        """The loop over the strips of an axis."""
+        assert segment.axis is not None
+        kind = "strip" if bound else "parallel strip"
+        loop = Loop(segment.axis[:-1], kind, [])
+        scope.body.append(loop)
+        self.level(segment.roots, (*bound, segment.axis), scope.inside(loop.body))
+
+    # -- folds -------------------------------------------------------------------------------
+
+    def lanes(self, segment: Segment, merged: Sequence[Root], axis: str, scope: Scope) -> None:
+        """A row: the folds in `merged` in lanes, the others and the stores element by element."""
+        folds = [self.lane_fold(r.of) for r in merged]
+        loop = LaneLoop(axis, folds, [])
+        inner = scope.inside(loop.body)
+        for root, fold in zip(merged, folds, strict=True):
+            self.states[root.of] = [Element(frozenset(), fold.dtype, fold.name, at="lane")]
+        self.leaf(segment.roots, inner)
+        scope.body.append(loop)
+        for root, fold in zip(merged, folds, strict=True):
+            self.states[root.of] = [Named(frozenset(), fold.dtype, fold.name)]
+
+    def blocks(self, segment: Segment, merged: Sequence[Root], inner: tuple[str, ...],
+               scope: Scope, strip: str | None) -> None:
+        """An outer folded axis: every turn of the inner loops gives a partial state."""
+        folds = [self.lane_fold(r.of) for r in merged]
+        loop = Blocks(inner[-1], folds, [], strip)
+        inside = scope.inside(loop.body)
+        direct = strip is not None and all(_next(r, inner) == strip for r in merged)
+        for root, fold in zip(merged, folds, strict=True):
+            if direct:  # the innermost loop over a strip adds to the block's partial states
+                self.states[root.of] = [Element(frozenset(), fold.dtype, fold.name, at=strip)]
+        self.level(segment.roots, inner, inside)
+        if not direct:
+            for root, fold in zip(merged, folds, strict=True):
+                [part] = self.states.pop(root.of)
+                fold.part = part.name
+        scope.body.append(loop)
+        for root, fold in zip(merged, folds, strict=True):
+            self.states[root.of] = [_target(fold.name, fold.dtype, strip)]
+
+    def lane_fold(self, fold: Fold) -> LaneFold:
+        """How the template folds `fold`."""
+        program = fold.program
+        dtype = program.state[0]
+        nothing: frozenset[str] = frozenset()
+        [merge] = inline(program.merge, [Named(nothing, dtype, "a"), Named(nothing, dtype, "b")])
+        neutral = Literal(nothing, dtype, program.neutral[0])
+        identity = neutral if program.identity is None else Literal(
+            nothing, dtype, program.identity[0])
+        return LaneFold(self.name(program.name), program.name, dtype, neutral, identity, merge,
+                        not program.exact)
+
+    def start_left(self, fold: Fold, scope: Scope, strip: str | None) -> None:
+        """Declare the state of a fold that goes from the left, one element at a time."""
+        program = fold.program
+        base = self.name(program.name)
+        names = [base] if len(program.state) == 1 else [
+            f"{base}_{k}" for k in range(len(program.state))]
+        targets = [_target(n, d, strip) for n, d in zip(names, program.state, strict=True)]
+        start = self.initial_state(fold, scope)
+        if start is None:
+            flag = _target(f"{base}_started", np.dtype(bool), strip)
+            targets.append(flag)
+            start = [Literal(frozenset(), t.dtype, t.dtype.type(0)) for t in targets]
+        self.declare(targets, start, scope, strip)
+        self.states[fold] = targets
+
+    def initial_state(self, fold: Fold, scope: Scope) -> list[Value] | None:
+        """What a left fold starts from, if it is not its first element."""
+        program = fold.program
+        start = program.identity or program.neutral
+        if fold.initial is not None:
+            rest = [] if start is None else [
+                Literal(frozenset(), v.dtype, v) for v in start[1:]]
+            return [scope.value(fold.initial), *rest]
+        return None if start is None else [Literal(frozenset(), v.dtype, v) for v in start]
+
+    def declare(self, targets: Sequence[Named | Element], start: Sequence[Value], scope: Scope,
+                strip: str | None) -> None:
+        """Declare variables, or arrays over a strip, and set them."""
+        body = scope.body
+        for target in targets:
+            body.append(Local(target.name, target.dtype, strip is not None))
+        if strip is not None:
+            loop = Loop(strip, "lane", [], independent=True)
+            body.append(loop)
+            body = loop.body
+        body.extend(Assign(t, v) for t, v in zip(targets, start, strict=True))
+
+    def finish(self, root: Root, bound: tuple[str, ...], scope: Scope, strip: str | None) -> None:
+        """After the last loop of a fold: its result, in a variable, a strip's array or a buffer."""
+        fold = root.of
+        assert isinstance(fold, Fold)
+        if root.over & set(bound):
+            return  # a partial state, for the loop around this one
+        program = fold.program
+        states: list[Value] = list(self.states.pop(fold))[:len(program.state)]
+        lane_scope = scope
+        if strip is not None:
+            loop = Loop(strip, "lane", [], independent=True)
+            lane_scope = scope.inside(loop.body)
+        if fold.initial is not None and program.lanes:
+            states = inline(program.merge, [lane_scope.value(fold.initial), *states])
+        [result] = inline(program.finish, states)
+        result = result if result.dtype == fold.dtype else Convert(
+            result.axes, fold.dtype, result)
+        if strip is None:
+            scope.bind(fold, result, program.name)
+        else:
+            target = Element(frozenset({strip}), fold.dtype, self.name("t"), at=strip)
+            scope.body.append(Local(target.name, fold.dtype, True))
+            loop.body.append(Assign(target, result))
+            scope.body.append(loop)
+            scope.known[fold] = target
+        if fold in self.buffered:
+            (scope if strip is None else lane_scope).body.append(
+                Assign(self.buffered[fold], scope.known[fold]))
+
+    # -- innermost statements ----------------------------------------------------------------
+
+    def leaf(self, level_roots: Sequence[Root], scope: Scope) -> None:
+        """The statements of roots whose axes are all bound."""
+        values = scope.values([v for r in level_roots for v in r.inputs()])
+        for root in level_roots:
+            if isinstance(root.of, Store):
+                store = root.of
+                mask = None if store.mask is None else values[store.mask]
+                scope.body.append(Write(store.operand, store.access, values[store.value],
+                                        store.mode, mask))
+            else:
+                self.update(root, scope, values)
+
+    def update(self, root: Root, scope: Scope, values: dict[Value, Value]) -> None:
+        """One more element of a fold."""
+        fold = root.of
+        assert isinstance(fold, Fold)
+        if not fold.over:  # every folded axis is of size 1
+            self.single(fold, scope, values)
+            return
+        program, targets = fold.program, self.states[fold]
+        state: list[Value] = list(targets[:len(program.state)])
+        element = [values[fold.arg], *([self.position(fold)] if program.index else [])]
+        new = inline(program.combine, [*state, *element])
+        if fold.where is not None:
+            new = [Op(v.axes, v.dtype, SELECT, (values[fold.where], v, s))
+                   for v, s in zip(new, state, strict=True)]
+        if len(new) > 1:  # all components from the old state, then all at once
+            new = [scope.let(v) for v in new]
+        assign: list[Statement] = [Assign(t, v) for t, v in zip(targets, new, strict=False)]
+        if len(targets) > len(program.state):
+            first = inline(program.start, element)
+            begin = [Assign(t, v) for t, v in zip(targets, first, strict=False)]
+            scope.body.append(First(targets[-1], list(begin), assign))
+        else:
+            scope.body.extend(assign)
+
+    def single(self, fold: Fold, scope: Scope, values: dict[Value, Value]) -> None:
+        """A fold of one element."""
+        program = fold.program
+        start = self.initial_state(fold, scope)
+        zero = Literal(frozenset(), np.dtype(np.int64), np.int64(0))
+        element = [values[fold.arg], *([zero] if program.index else [])]
+        if start is None:
+            state = inline(program.start, element)
+        else:
+            state = inline(program.combine, [*start, *element])
+            if fold.where is not None:
+                state = [Op(v.axes, v.dtype, SELECT, (values[fold.where], v, s))
+                         for v, s in zip(state, start, strict=True)]
+        [result] = inline(program.finish, state)
+        scope.bind(fold, result if result.dtype == fold.dtype else Convert(
+            result.axes, fold.dtype, result), program.name)
+        if fold in self.buffered:
+            scope.body.append(Assign(self.buffered[fold], scope.known[fold]))
+
+    def position(self, fold: Fold) -> Value:
+        """The index of an element among those folded, in C order."""
+        return FoldIndex(frozenset(fold.over), np.dtype(np.int64), fold.over)
+
+
+def inline(graph: Graph, args: Sequence[Value]) -> list[Value]:
+    """The outputs of a closed graph of scalars, as values over `args`."""
+    values: dict[object, Value] = dict(zip(graph.inputs, args, strict=True))
+    for node in graph.nodes:
+        if node in values:
+            continue
+        below = [values[c] for c in node.children]
+        axes = frozenset[str]().union(*(v.axes for v in below))
+        match node:
+            case Const():
+                values[node] = Literal(axes, node.dtype, node.value)
+            case Cast():
+                values[node] = Convert(axes, node.dtype, below[0])
+            case Apply():
+                assert node.dtype is not None
+                values[node] = Op(axes, node.dtype, node.op, tuple(below))
+            case _:
+                values[node] = below[0]  # an index between scalars
+    return [values[o] for o in graph.outputs]
+
+
+def _next(root: Root, bound: Sequence[str]) -> str | None:
+    """The axis whose loop `root` enters next."""
+    return next((a for a in root.order if a not in bound), None)
+
+
+def _target(name: str, dtype: np.dtype, strip: str | None) -> Named | Element:
+    """A variable, or its element in a strip."""
+    if strip is None:
+        return Named(frozenset(), dtype, name)
+    return Element(frozenset({strip}), dtype, name, at=strip)

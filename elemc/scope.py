@@ -1,0 +1,197 @@
+"""Which values are known where, and how the others are computed from them.
+
+A scope is one C block.  It names values that are used more than once, every element that is
+loaded, and pieces of long expressions; all else is written in place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from .coalesce import over_new
+from .nest import Assign, Check, Element, Let, Local, Loop, Named, Statement
+from .specialize import Convert, Extent, Fold, Literal, Load, Op, Value
+
+LONGEST = 6  # operations in one expression
+
+
+class Scope:
+    """The values known in a block, and the statements of its body."""
+
+    def __init__(self, fresh: Callable[[str], str], buffered: dict[Fold, Element],
+                 load_name: Callable[[Load], str], body: list[Statement] | None = None,
+                 parent: Scope | None = None) -> None:
+        self.fresh, self.buffered, self.load_name = fresh, buffered, load_name
+        self.body: list[Statement] = [] if body is None else body
+        self.known: dict[Value, Value] = dict(parent.known) if parent else {}
+        self.taken: set[str] = set(parent.taken) if parent else set()
+
+    def inside(self, body: list[Statement]) -> Scope:
+        """The scope of a block within this one."""
+        return Scope(self.fresh, self.buffered, self.load_name, body, self)
+
+    def name(self, kind: str) -> str:
+        """A name that no enclosing block uses."""
+        number, name = 1, kind
+        while name in self.taken:
+            number, name = number + 1, f"{kind}{number + 1}"
+        self.taken.add(name)
+        return name
+
+    def temporary(self) -> str:
+        """t0, t1, ..."""
+        number = 0
+        while f"t{number}" in self.taken:
+            number += 1
+        self.taken.add(f"t{number}")
+        return f"t{number}"
+
+    def find(self, value: Value) -> Value | None:
+        """How a value that is known here is written."""
+        known = self.known.get(value)
+        if known is None and isinstance(value, Fold):
+            known = self.buffered.get(value)
+        return known
+
+    def let(self, value: Value, name: str | None = None) -> Named:
+        """`value`, computed here once."""
+        name = name or self.temporary()
+        self.body.append(Let(name, value))
+        return Named(value.axes, value.dtype, name)
+
+    def bind(self, fold: Fold, result: Value, kind: str) -> None:
+        """The result of a fold, in a variable."""
+        if not isinstance(result, Named):
+            result = self.let(result, self.fresh(kind))
+        self.known[fold] = result
+
+    def value(self, value: Value) -> Value:
+        """`value`, computed here."""
+        return self.values([value])[value]
+
+    def values(self, wanted: Iterable[Value], name_all: bool = False) -> dict[Value, Value]:
+        """`wanted`, computed here; named if `name_all` or used more than once."""
+        wanted = list(wanted)
+        order, uses = self._plan(wanted)
+        made: dict[Value, Value] = {}
+        size: dict[Value, int] = {}
+        for value in order:
+            known = self.find(value)
+            if known is not None:
+                made[value], size[value] = known, 0
+                continue
+            assert not isinstance(value, Fold), f"fold {value.program.name} is used before its loop"
+            new = over_new(value, made)
+            size[value] = 1 + sum(size[a] for a in value.args)
+            if isinstance(value, Op) and value.op.error_condition(_dtypes(value)):
+                new = over_new(value, {a: self._simple(made[a]) for a in value.args})
+                self.body.append(Check(new))
+            if isinstance(value, Load):
+                new = self.let(value, self.name(self.load_name(value)))
+            elif not _trivial(value) and (
+                    uses[value] > 1 or size[value] > LONGEST or (name_all and value in wanted)):
+                new = self.let(new)
+            if isinstance(new, Named):
+                self.known[value], size[value] = new, 0
+            made[value] = new
+        return {v: made[v] for v in wanted}
+
+    def _simple(self, value: Value) -> Value:
+        """`value` as something that may be written twice."""
+        return value if isinstance(value, (Named, Element, Literal)) else self.let(value)
+
+    def _plan(self, wanted: Iterable[Value]) -> tuple[list[Value], Counter[Value]]:
+        """What has to be computed, arguments first, and how often each value is written."""
+        uses: Counter[Value] = Counter()
+        done: dict[Value, None] = {}
+        stack = []
+        for value in reversed(list(wanted)):
+            uses[value] += 1
+            stack.append((value, False))
+        while stack:
+            value, ready = stack.pop()
+            if value in done:
+                continue
+            if ready or self.find(value) is not None:
+                done[value] = None
+                continue
+            stack.append((value, True))
+            if isinstance(value, Fold):
+                continue
+            for arg, times in zip(value.args, _times_written(value), strict=True):
+                uses[arg] += times
+            stack.extend((a, False) for a in reversed(value.args))
+        return list(done), uses
+
+    def hoist(self, wanted: Iterable[Value], bound: frozenset[str], strip: str | None) -> None:
+        """Compute here what loops inside of this block would compute again and again."""
+        self.values(self._invariant(wanted, bound), name_all=True)
+        if strip is None:
+            return
+        rows = [v for v in self._invariant(wanted, bound | {strip})
+                if strip in v.axes and not isinstance(_stripped(v), Load)]
+        if not rows:
+            return
+        loop = Loop(strip, "lane", [], independent=True)
+        inside = self.inside(loop.body)
+        made = inside.values(rows)
+        for row in rows:
+            target = Element(row.axes, row.dtype, self.fresh("row"), at=strip)
+            self.body.append(Local(target.name, row.dtype, True))
+            loop.body.append(Assign(target, made[row]))
+            self.known[row] = target
+        self.body.append(loop)
+
+    def _invariant(self, wanted: Iterable[Value], bound: frozenset[str]) -> list[Value]:
+        """The largest values below `wanted` that depend on `bound` and on known folds alone."""
+        fixed: dict[Value, bool] = {}
+        found: dict[Value, None] = {}
+        stack = [(v, False) for v in wanted]
+        wanted = [v for v, _ in stack]
+        order: list[Value] = []
+        while stack:
+            value, ready = stack.pop()
+            if value in fixed and not ready:
+                continue
+            if ready:
+                order.append(value)
+                fixed[value] = (value.axes <= bound and not isinstance(value, Fold)
+                                and all(fixed[a] for a in value.args))
+                continue
+            fixed[value] = False
+            if self.find(value) is not None:
+                fixed[value] = value.axes <= bound
+                continue
+            stack.append((value, True))
+            stack.extend((a, False) for a in value.args)
+        for value in order:
+            if not fixed[value]:
+                found.update((a, None) for a in value.args if fixed[a])
+        found.update((v, None) for v in wanted if fixed[v])
+        return [v for v in found if self.find(v) is None and not _trivial(v)]
+
+
+def _trivial(value: Value) -> bool:
+    """Whether naming the value gains nothing."""
+    return isinstance(_stripped(value), (Literal, Extent, Named, Element))
+
+
+def _stripped(value: Value) -> Value:
+    while isinstance(value, Convert):
+        value = value.arg
+    return value
+
+
+def _dtypes(value: Op) -> tuple[np.dtype, ...]:
+    return tuple(a.dtype for a in value.operands)
+
+
+def _times_written(value: Value) -> list[int]:
+    """How often the C text of an operation repeats each of its arguments."""
+    if not isinstance(value, Op):
+        return [1] * len(value.args)
+    text = value.op.code(_dtypes(value), value.dtype).text
+    return [max(1, text.count(f"{{{k}}}")) for k in range(len(value.args))]

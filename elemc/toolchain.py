@@ -1,0 +1,310 @@
+"""The C compiler: which one, what it can do, and which flags it gets.
+
+Looked for in this order: ELEMC_CC, CC, `cc`, `gcc`, `clang`, and the one in the PyPI package
+`ziglang`.  A compiler is taken when it compiles and links for this machine, which is tried once;
+the finding is kept in the cache, by the compiler's path, time and size, so that a later process
+starts no compiler to ask.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import importlib.util
+import itertools
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .cache import key_of, note, save_note, writing
+from .errors import ArgumentError, CompileError
+
+FORMAT = "1"  # of what is noted of a compiler; part of every key
+
+COMMON = (
+    "-std=gnu11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fwrapv",
+    "-fno-strict-aliasing", "-fPIC",
+)  # fmt: skip
+
+# Flags that change what a program means; with some linkers, in the whole process.
+REFUSED = re.compile(r"-Ofast|-f(fast-math|unsafe-math-optimizations|finite-math-only)")
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A C compiler that works.
+
+    Attributes
+    ----------
+    command : tuple of str
+        How it is called.
+    family : str
+        gcc, clang or zig.
+    version : str
+        The first line of its `--version`.
+    flags : tuple of str
+        To compile.
+    shared : tuple of str
+        To link a shared library.
+    simd : bool
+        Whether calls of math functions are vectorized (gcc, with glibc's libmvec).
+    identity : str
+        Everything about compiler and machine that a compiled kernel depends on.
+    """
+
+    command: tuple[str, ...]
+    family: str
+    version: str
+    flags: tuple[str, ...]
+    shared: tuple[str, ...]
+    simd: bool
+    identity: str
+
+
+class _Unusable(Exception):
+    """Why a candidate is not taken."""
+
+
+_found: dict[tuple[str | None, ...], Toolchain | None] = {}
+
+
+def find_toolchain() -> Toolchain | None:
+    """The compiler to use; None if there is none.
+
+    Raises
+    ------
+    CompileError
+        If ELEMC_CC names a compiler that cannot be used.
+    ArgumentError
+        If ELEMC_CFLAGS has flags that change the meaning of floating-point arithmetic.
+    """
+    names = ("ELEMC_CC", "CC", "PATH", "ELEMC_CFLAGS")
+    key = tuple(os.environ.get(name) for name in names)
+    if key not in _found:
+        _found[key] = _find()
+    return _found[key]
+
+
+def fallback() -> str:
+    """What to do without a compiler, from ELEMC_FALLBACK: 'numpy' or 'error'."""
+    choice = os.environ.get("ELEMC_FALLBACK") or "numpy"
+    if choice not in ("numpy", "error"):
+        raise ArgumentError(f"ELEMC_FALLBACK is {choice!r}; it must be 'numpy' or 'error'")
+    return choice
+
+
+def environment(scratch: Path) -> dict[str, str]:
+    """The environment of a compiler: untranslated messages, temporary files in `scratch`."""
+    private = str(scratch)
+    return {**os.environ, "LC_ALL": "C", "TMPDIR": private, "ZIG_LOCAL_CACHE_DIR": private,
+            "ZIG_GLOBAL_CACHE_DIR": zig_cache()}
+
+
+def zig_cache() -> str:
+    """Where zig keeps the C library it built in seconds: its own place, or beside our entries."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    usual = os.environ.get("ZIG_GLOBAL_CACHE_DIR") or os.path.join(base, "zig")
+    if os.access(usual if os.path.exists(usual) else base, os.W_OK | os.X_OK):
+        return usual
+
+    def make(root: Path) -> str:
+        place = root / "zig"
+        place.mkdir(exist_ok=True)
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "it cannot be written", str(place))
+        return str(place)
+
+    return writing(make)
+
+
+def run(
+    command: tuple[str, ...], work: Path, scratch: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a compiler in `work`; its words are in stdout and stderr, its litter in `scratch`.
+
+    Raises
+    ------
+    OSError
+        If it cannot be started.
+    """
+    return subprocess.run(
+        command, cwd=work, env=environment(scratch or work), stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, errors="replace", check=False,
+    )  # fmt: skip
+
+
+def _find() -> Toolchain | None:
+    text = os.environ.get("ELEMC_CFLAGS", "")
+    try:
+        extra = tuple(shlex.split(text))
+    except ValueError as error:
+        raise ArgumentError(f"ELEMC_CFLAGS is {text!r}: {error}") from None
+    if refused := [flag for flag in extra if REFUSED.fullmatch(flag)]:
+        raise ArgumentError(
+            f"ELEMC_CFLAGS has {' '.join(refused)}, which breaks isnan and the order of additions "
+            f"everywhere; use contract=True or reassociate=True on the functions that may"
+        )
+    if chosen := os.environ.get("ELEMC_CC"):
+        try:
+            return _toolchain(_command(chosen), extra)
+        except _Unusable as error:
+            raise CompileError(f"ELEMC_CC={chosen} cannot be used: {error}") from None
+    for command in _candidates():
+        try:
+            return _toolchain(command, extra)
+        except _Unusable:
+            continue
+    return None
+
+
+def _candidates() -> Iterator[tuple[str, ...]]:
+    for text in (os.environ.get("CC"), "cc", "gcc", "clang"):
+        if text:
+            try:
+                yield _command(text)
+            except _Unusable:
+                continue
+    spec = importlib.util.find_spec("ziglang")
+    if spec is not None and spec.origin is not None:
+        zig = shutil.which("zig", path=os.path.dirname(spec.origin))
+        if zig:  # what `python -m ziglang cc` runs
+            yield (zig, "cc")
+
+
+def _command(text: str) -> tuple[str, ...]:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise _Unusable(str(error)) from None
+    path = shutil.which(os.path.expanduser(words[0])) if words else None
+    if path is None:
+        raise _Unusable("there is no such program")
+    return (os.path.abspath(path), *words[1:])
+
+
+def _toolchain(command: tuple[str, ...], extra: tuple[str, ...]) -> Toolchain:
+    key = key_of(FORMAT, machine(), *command, *_stamps(command))
+    facts = note(key)
+    if facts is None:
+        facts = _probe(command)
+        save_note(key, facts)
+    flags = [*COMMON, *facts["machine_flags"]]
+    simd = bool(facts["simd"])
+    calls = '__attribute__((simd("notinbranch"), const))' if simd else "__attribute__((const))"
+    flags += [f"-DSIMD={calls}", "-DPURE=__attribute__((const))", *extra]
+    shared = ["-shared", *(["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else [])]
+    identity = "\n".join([
+        FORMAT, facts["family"], facts["version"], machine(), *command[1:], *flags, *shared,
+    ])  # fmt: skip
+    return Toolchain(command, facts["family"], facts["version"], tuple(flags), tuple(shared), simd,
+                     identity)
+
+
+def _stamps(command: tuple[str, ...]) -> list[str]:
+    """Path, time and size of every program in the command: `ccache gcc` has two."""
+    stamps = []
+    for word in command:
+        path = shutil.which(word) if not word.startswith("-") else None
+        if path is not None:
+            real = os.path.realpath(path)
+            state = os.stat(real)
+            stamps += [real, str(state.st_mtime_ns), str(state.st_size)]
+    return stamps
+
+
+@cache
+def machine() -> str:
+    """Processor, its features and libc: what `-march=native` and the math library look at."""
+    try:
+        libc = os.confstr("CS_GNU_LIBC_VERSION")
+    except (AttributeError, ValueError, OSError):
+        libc = None
+    parts = [sys.platform, platform.machine(), libc or sysconfig.get_config_var("SOABI") or ""]
+    try:
+        with open("/proc/cpuinfo", "rb", buffering=0) as file:
+            first = file.read(16384).decode(errors="replace").partition("\n\n")[0]
+    except OSError:
+        first = ""
+    wanted = ("vendor_id", "cpu family", "model", "model name", "flags", "Features", "isa",
+              "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "cpu")
+    lines = (line.partition(":") for line in first.splitlines())
+    parts += [f"{name.strip()}={value.strip()}" for name, _, value in lines
+              if name.strip() in wanted]
+    if not first:
+        features = np._core._multiarray_umath.__cpu_features__  # type: ignore[attr-defined]
+        parts += [platform.processor(), *sorted(name for name, has in features.items() if has)]
+    return "\n".join(parts)
+
+
+def _probe(command: tuple[str, ...]) -> dict[str, Any]:
+    """Ask a compiler what it is and let it compile and link an empty library."""
+    with tempfile.TemporaryDirectory(prefix="elemc-probe-") as directory:
+        scratch = Path(directory)
+        try:
+            said = run((*command, "--version"), scratch)
+            family = _family(command, scratch)
+            flags, simd = _best(command, family, scratch)
+        except OSError as error:
+            raise _Unusable(str(error)) from None
+    version = (said.stdout.splitlines() or [""])[0]
+    return {"family": family, "version": version, "machine_flags": flags, "simd": simd}
+
+
+def _best(
+    command: tuple[str, ...], family: str, scratch: Path
+) -> tuple[tuple[str, ...], bool]:
+    """The first flags that work, and whether libmvec does with them."""
+    # clang reads __attribute__((simd)) and ignores it.
+    may = family == "gcc" and platform.machine() == "x86_64" and "glibc" in machine()
+    tries = itertools.product(_machine_flags(family), (True, False) if may else (False,))
+    wrong = ""
+    for number, (flags, simd) in enumerate(tries):
+        links = ("-lmvec", "-lm") if simd else ("-lm",)
+        name = f"empty{number}.so"  # a name is loaded once per process
+        empty = ("-shared", "-o", name, "-x", "c", os.devnull)
+        made = run((*command, *COMMON, *flags, *empty, *links), scratch)
+        wrong = made.stderr.strip()
+        if made.returncode == 0:
+            try:
+                ctypes.CDLL(str(scratch / name))
+                return flags, simd
+            except OSError as error:
+                wrong = str(error)
+    raise _Unusable(f"it does not make libraries that load here: {wrong}")
+
+
+def _family(command: tuple[str, ...], scratch: Path) -> str:
+    macros = run((*command, "-dM", "-E", "-x", "c", os.devnull), scratch)
+    if macros.returncode:
+        raise _Unusable(macros.stderr.strip() or f"it ends with {macros.returncode}")
+    if any(os.path.basename(word).removesuffix(".exe") in ("zig", "ziglang") for word in command):
+        return "zig"
+    for macro, family in (("__clang__", "clang"), ("__GNUC__", "gcc")):
+        if f"#define {macro} " in macros.stdout:
+            return family
+    raise _Unusable("it is neither a gcc nor a clang")
+
+
+def _machine_flags(family: str) -> Iterator[tuple[str, ...]]:
+    """Flags for this processor, the best first; the last asks for nothing."""
+    wide = ("-mprefer-vector-width=512",) if platform.machine() in ("x86_64", "AMD64") else ()
+    # zig builds libraries of its own, unstripped and with checks, unless told not to.
+    quiet = ("-fno-sanitize=undefined", "-g0") if family == "zig" else ()
+    native = ("-march=native", "-mcpu=native") if wide and family != "zig" else ("-mcpu=native",)
+    for flag in native:
+        yield (flag, *wide, *quiet)
+        yield (flag, *quiet)
+    yield quiet
