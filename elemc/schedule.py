@@ -66,7 +66,8 @@ class _Scheduler:
         self.roots = roots(spec)
         self.root_of = {r.of: r for r in self.roots if isinstance(r.of, Fold)}
         self.states: dict[Fold, list[Named | Element]] = {}
-        self.buffered: dict[Fold, Element] = {}
+        self.planned: dict[Fold, Element] = {}
+        self.buffered: dict[Fold, Element] = {}  # of the planned ones, those already written
         self.names: dict[str, int] = {}
 
     def name(self, kind: str) -> str:
@@ -133,7 +134,7 @@ class _Scheduler:
         wanted = {n for s in later for r in s.roots for n in r.needs}
         for root in segment.roots:
             fold = root.of
-            if not isinstance(fold, Fold) or fold not in wanted or fold in self.buffered:
+            if not isinstance(fold, Fold) or fold not in wanted or fold in self.planned:
                 continue
             if segment.axis is None or segment.axis in root.over:
                 if not shared or self.same_phase(segment, later, fold):
@@ -142,7 +143,7 @@ class _Scheduler:
             axes = tuple(a for a in self.kernel.axes if a in fold.axes and a not in strips)
             name = f"{self.name('buffer')}"
             self.kernel.buffers.append(Buffer(name, fold.dtype, axes, shared))
-            self.buffered[fold] = Element(fold.axes, fold.dtype, name, axes)
+            self.planned[fold] = Element(fold.axes, fold.dtype, name, axes)
 
     def same_phase(self, segment: Segment, later: Sequence[Segment], fold: Fold) -> bool:
         """Whether all users of a fold that ends at the top run in the same serial phase."""
@@ -178,7 +179,8 @@ class _Scheduler:
             self.blocks(segment, merged, inner, scope, strip)
         else:
             loop = Loop(axis, self.kind(axis, bound, segment), [])
-            loop.independent = last and all(isinstance(r.of, Store) for r in segment.roots)
+            loop.independent = last and (loop.kind == "lane" or all(
+                isinstance(r.of, Store) for r in segment.roots))
             scope.body.append(loop)
             self.level(segment.roots, inner, scope.inside(loop.body))
         for root in starting:
@@ -207,7 +209,7 @@ class _Scheduler:
         loop = LaneLoop(axis, folds, [])
         inner = scope.inside(loop.body)
         for root, fold in zip(merged, folds, strict=True):
-            self.states[root.of] = [Element(frozenset(), fold.dtype, fold.name, at="lane")]
+            self.states[root.of] = [Element(frozenset(), fold.dtype, f"{fold.name}_lane", at="lane")]
         self.leaf(segment.roots, inner)
         scope.body.append(loop)
         for root, fold in zip(merged, folds, strict=True):
@@ -301,21 +303,34 @@ class _Scheduler:
         if strip is None:
             scope.bind(fold, result, program.name)
         else:
-            target = Element(frozenset({strip}), fold.dtype, self.name("t"), at=strip)
-            scope.body.append(Local(target.name, fold.dtype, True))
-            loop.body.append(Assign(target, result))
+            if not isinstance(result, Element):
+                target = Element(frozenset({strip}), fold.dtype, self.name("row"), at=strip)
+                scope.body.append(Local(target.name, fold.dtype, True))
+                loop.body.append(Assign(target, result))
+                result = target
+            scope.known[fold] = result
+        self.keep(fold, scope, None if strip is None else lane_scope)
+        if strip is not None and loop.body:
             scope.body.append(loop)
-            scope.known[fold] = target
-        if fold in self.buffered:
-            (scope if strip is None else lane_scope).body.append(
-                Assign(self.buffered[fold], scope.known[fold]))
+
+    def keep(self, fold: Fold, scope: Scope, inside: Scope | None = None) -> None:
+        """Put a result that loops elsewhere need into its buffer."""
+        if fold in self.planned:
+            self.buffered[fold] = self.planned[fold]
+            (inside or scope).body.append(Assign(self.planned[fold], scope.known[fold]))
 
     # -- innermost statements ----------------------------------------------------------------
 
     def leaf(self, level_roots: Sequence[Root], scope: Scope) -> None:
         """The statements of roots whose axes are all bound."""
-        values = scope.values([v for r in level_roots for v in r.inputs()])
+        rest = []
         for root in level_roots:
+            if isinstance(root.of, Fold) and not root.over:  # folded axes are all of size 1
+                self.single(root.of, scope, scope.values(root.inputs()))
+            else:
+                rest.append(root)
+        values = scope.values([v for r in rest for v in r.inputs()])
+        for root in rest:
             if isinstance(root.of, Store):
                 store = root.of
                 mask = None if store.mask is None else values[store.mask]
@@ -328,9 +343,6 @@ class _Scheduler:
         """One more element of a fold."""
         fold = root.of
         assert isinstance(fold, Fold)
-        if not fold.over:  # every folded axis is of size 1
-            self.single(fold, scope, values)
-            return
         program, targets = fold.program, self.states[fold]
         state: list[Value] = list(targets[:len(program.state)])
         element = [values[fold.arg], *([self.position(fold)] if program.index else [])]
@@ -364,8 +376,7 @@ class _Scheduler:
         [result] = inline(program.finish, state)
         scope.bind(fold, result if result.dtype == fold.dtype else Convert(
             result.axes, fold.dtype, result), program.name)
-        if fold in self.buffered:
-            scope.body.append(Assign(self.buffered[fold], scope.known[fold]))
+        self.keep(fold, scope)
 
     def position(self, fold: Fold) -> Value:
         """The index of an element among those folded, in C order."""
