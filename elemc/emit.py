@@ -245,6 +245,8 @@ class _Emitter:
                 return f"{value.name}[{self.place(value)}]", PRIMARY
             case Literal():
                 text = literal(value.value)
+                if value.dtype.kind == "c":
+                    self.helpers[f"make_{ctype(value.dtype).suffix}"] = None
                 return text, CAST if text.startswith("-") else PRIMARY
             case Load():
                 return self.load(value)
@@ -269,7 +271,8 @@ class _Emitter:
         for k, arg in enumerate(value.args):
             text, precedence = self.expr(arg)
             loose = precedence > code.precedence or code.precedence >= PRIMARY
-            same = precedence == code.precedence and k == 0 and 5 < code.precedence < CAST
+            same = precedence == code.precedence and 5 < precedence < CAST and (
+                k == 0 and code.text.startswith("{0}"))
             parts.append(text if loose or same else f"({text})")
         text, precedence = code.text.format(*parts), code.precedence
         if isinstance(value, Op):

@@ -1,0 +1,49 @@
+"""The math library: what it has, and its C.
+
+One shared object per machine, loaded before any kernel.  For every function f it exports
+`double elemc_f(double...)` and `float elemc_ff(float...)`; for those in `SIMD`, where glibc's
+libmvec is used, also the variants that gcc calls from vectorized loops.  All variants of a
+function give the same bits, so that an element's result does not depend on its position.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from .templating import environment
+
+_UNARY = (
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
+    "atanh cbrt erf erfc gamma lgamma digamma erfinv sinc"
+).split()
+_BINARY = "pow atan2 hypot fmod nextafter".split()
+
+FUNCTIONS: dict[str, int] = {**dict.fromkeys(_UNARY, 1), **dict.fromkeys(_BINARY, 2)}
+"""Name, without prefix and suffix -> number of arguments."""
+
+# How each function is computed, in double and in single precision: by libmvec, by the scalar
+# libm, in the template itself ("own"), or in double precision and rounded ("double").
+_WAYS: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(FUNCTIONS, ("libmvec", "libmvec")),
+    **dict.fromkeys(("fmod", "nextafter"), ("libm", "libm")),
+    **dict.fromkeys(("gamma", "lgamma", "digamma", "erfinv", "sinc"), ("own", "double")),
+}
+
+SIMD: frozenset[str] = frozenset(name for name, ways in _WAYS.items() if "libmvec" in ways)
+"""The functions that have vector variants."""
+
+COMPLEX: frozenset[str] = frozenset(
+    "exp log sqrt sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh pow log1p expm1"
+    .split()
+)
+"""Base names of the complex functions: `exp` is `elemc_cexp` and `elemc_cexpf`."""
+
+
+@cache
+def source() -> str:
+    """The C of the library; the same on every machine.
+
+    It is compiled with `-DELEMC_LIBMVEC=1` where gcc and glibc's libmvec are there, else 0.
+    """
+    template = environment().get_template("mathlib.c.j2")
+    return template.render(functions=FUNCTIONS, ways=_WAYS)

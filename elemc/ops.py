@@ -1,0 +1,140 @@
+"""Scalar operations: the table, casts between dtypes, and the helpers that their C calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from .dtypes import CTYPES, ctype
+from .errors import ArgumentError
+from .mathlib import COMPLEX, FUNCTIONS, SIMD
+from .ops_base import CALL, CCode, ScalarOp, code_of, is_helper
+from .ops_table import ROWS
+from .templating import environment
+
+OPS: dict[str, ScalarOp] = {row.name: row for row in ROWS}
+UFUNCS: dict[np.ufunc, ScalarOp] = {
+    row.numpy: row for row in ROWS if isinstance(row.numpy, np.ufunc)}
+UFUNCS |= {np.degrees: OPS["rad2deg"], np.radians: OPS["deg2rad"]}
+SUFFIXES = {t.suffix: t for t in CTYPES.values()}
+
+
+def cast_code(src: np.dtype, dst: np.dtype) -> CCode:
+    """The C of a conversion, with NumPy's results on x86-64 for what does not fit."""
+    s, d = ctype(src), ctype(dst)
+    if dst == np.bool_:
+        return CCode("{0} != 0", 9)
+    if s.kind == "c" and d.kind != "c":
+        part = np.dtype(np.float32 if src == np.complex64 else np.float64)
+        inner = cast_code(part, dst) if part != dst else CCode("{0}")
+        return CCode(inner.text.replace("{0}", "(__real__ {0})"), inner.precedence, inner.helpers)
+    if d.kind == "c":
+        part_type = "float" if dst == np.complex64 else "double"
+        if s.kind == "c":
+            return CCode(f"({d.value}){{0}}", 14)
+        return code_of(f"make_{d.suffix}(({part_type}){{0}}, 0)")
+    if dst == np.float16:
+        return code_of("half_of_double({0})" if src == np.float64 else "round_half({0})")
+    if s.kind == "f" and d.kind in "iu":
+        return code_of(f"{d.suffix}_of_{'f64' if src == np.float64 else 'f32'}({{0}})")
+    if src == np.float16 and dst == np.float32:
+        return CCode("{0}")
+    return CCode(f"({d.value}){{0}}", 14)
+
+
+@cache
+def helper_source(name: str) -> str:
+    """The C text of a helper, such as `floor_divide_f64`."""
+    base, _, suffix = name.rpartition("_")
+    module: Any = environment().get_template("helpers.c.j2").module
+    macro = getattr(module, base, None) if suffix in SUFFIXES else None
+    if macro is not None:
+        kind = SUFFIXES[suffix]
+        return str(macro(kind.value, suffix, "f" if suffix in ("f32", "c64") else "", kind.kind))
+    macro = getattr(module, name, None)
+    if macro is None:
+        raise ArgumentError(f"there is no C helper {name}")
+    return str(macro())
+
+
+def _called(text: str) -> Iterable[str]:
+    """The functions that a helper's body calls."""
+    body = text[text.index("{"):]
+    return dict.fromkeys(re.findall(r"(\w+)\(", body))
+
+
+def with_dependencies(names: Iterable[str]) -> list[str]:
+    """`names` and all helpers they call, each after those it calls."""
+    found: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name not in found:
+            for other in _called(helper_source(name)):
+                if is_helper(other):
+                    visit(other)
+            found[name] = None
+
+    for name in names:
+        visit(name)
+    return list(found)
+
+
+def helper_externs(name: str) -> list[str]:
+    """The math library's functions that a helper calls."""
+    return [f for f in _called(helper_source(name)) if f.startswith("elemc_")]
+
+
+def extern_declaration(name: str) -> str:
+    """The C declaration of a function of the math library."""
+    plain = name.removeprefix("elemc_")
+    single = plain not in FUNCTIONS and plain.removeprefix("c") not in COMPLEX
+    plain = plain[:-1] if single else plain
+    if plain in FUNCTIONS:
+        kind, count = "float" if single else "double", FUNCTIONS[plain]
+    else:
+        kind, count = "complex64" if single else "complex128", 2 if plain == "cpow" else 1
+    how = "SIMD" if plain in SIMD else "PURE"
+    return f"extern {kind} {name}({', '.join([kind] * count)}) {how};"
+
+
+def user_op(name: str, arity: int, c: str, numpy: Callable[..., Any]) -> ScalarOp:
+    """An operation of the user's: C text with {x}, {y}, {z} or {x0}, {x1}, ... for operands.
+
+    It takes real floating-point operands and gives their common dtype.  Functions of C's <math.h>
+    may be called by name.
+    """
+    letters = ["x", "y", "z"] if arity <= 3 else []
+    text = c
+    for k in range(arity):
+        for spelled in (f"{{x{k}}}", *([f"{{{letters[k]}}}"] if letters else [])):
+            text = text.replace(spelled, f"({{{k}}})")
+    if re.search(r"\{[^0-9}]", text):
+        raise ArgumentError(f"scalar_op {name}: the C text {c!r} names an operand that does not exist; "
+                            f"there are {', '.join(letters[:arity]) or f'x0 to x{arity - 1}'}")
+    text = re.sub(r"\b([a-z]\w*)(?=\()", lambda m: _libm(name, m.group(1)), text)
+    like = np.cbrt if arity == 1 else _common_float
+    return ScalarOp(name, arity, numpy, {"f": f"({text})"}, CALL, like=like, kinds="f", cost=20,
+                    notation=f"{name}({', '.join(f'{{{k}}}' for k in range(arity))})",
+                    domain=((-2.0, 2.0),) * arity)
+
+
+BUILTIN = "fabs floor ceil trunc rint copysign sqrt fmin fmax isnan isinf isfinite signbit".split()
+
+
+def _libm(op: str, function: str) -> str:
+    if function in BUILTIN:
+        return f"__builtin_{function}" + ("" if function.startswith(("is", "sign")) else "{F}")
+    if function in FUNCTIONS:
+        return f"elemc_{function}{{F}}"
+    raise ArgumentError(f"scalar_op {op}: elemc's C has no function {function}")
+
+
+def _common_float(*dtypes: Any) -> Any:
+    *_, out = np.arctan2.resolve_dtypes((dtypes[0], dtypes[-1], None))
+    for dtype in dtypes[1:]:
+        *_, out = np.arctan2.resolve_dtypes((out, dtype, None))
+    return (out,) * len(dtypes), out

@@ -1,0 +1,158 @@
+"""What a scalar operation is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .dtypes import ctype, dtype_of
+from .errors import DtypeError
+
+CALL = 16
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class CCode:
+    """The C of one operation for operands of known dtypes.
+
+    `text` has {0}, {1}, ... for the operands; `precedence` is that of its outermost operator (16
+    for calls); `helpers` and `externs` are the functions it calls, from `templates/helpers.c.j2`
+    and from the math library.
+    """
+
+    text: str
+    precedence: int = CALL
+    helpers: tuple[str, ...] = ()
+    externs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class ScalarOp:
+    """One row of the table of operations.
+
+    Attributes
+    ----------
+    name : str
+        NumPy's name where NumPy has it.
+    nin : int
+        Number of operands.
+    numpy : callable
+        The same on NumPy arrays of the loop's dtypes.
+    c : mapping from kind to C text
+        Kinds are those of the first operand's dtype (b, i, u, f, c).  The text may use {T} (the
+        value type), {S} (the suffix of helpers) and {F} ("f" for float32, else nothing).
+    precedence : int
+        Of the C text.
+    notation : str
+        How formulas print it.
+    cost : int
+        About how many additions it is worth.
+    domain : tuple of intervals
+        Where each operand is drawn from in tests.
+    like : callable, optional
+        The ufunc or rule that decides the dtypes; default `numpy`.
+    kinds : str
+        The kinds it takes, if `like` takes more.
+    raises : str, optional
+        The condition on a signed integer operand that is an error in NumPy too.
+    algorithm : str
+        Where the method comes from, if it is not the C library's or plain arithmetic.
+    vjp : callable, optional
+        The gradient rule.
+    """
+
+    name: str
+    nin: int
+    numpy: Callable[..., Any]
+    c: Mapping[str, str]
+    precedence: int = CALL
+    notation: str = ""
+    cost: int = 1
+    domain: tuple[Interval, ...] = ()
+    like: Callable[..., Any] | None = None
+    kinds: str = "biufc"
+    raises: str | None = None
+    algorithm: str = ""
+    vjp: Callable[..., Any] | None = None
+    _memo: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def resolve(self, dtypes: Sequence[Any]) -> tuple[tuple[np.dtype, ...], np.dtype]:
+        """The dtypes that the operands are converted to, and the result's.
+
+        `dtypes` holds dtypes, or `int`, `float`, `complex` for Python scalars (NEP 50).
+
+        Raises
+        ------
+        DtypeError
+            If the operation does not exist for these dtypes.
+        """
+        key = tuple(dtypes)
+        if key not in self._memo:
+            self._memo[key] = self._resolve(key)
+        return self._memo[key]  # type: ignore[no-any-return]
+
+    def _resolve(self, dtypes: tuple[Any, ...]) -> tuple[tuple[np.dtype, ...], np.dtype]:
+        like = self.like or self.numpy
+        try:
+            if isinstance(like, np.ufunc):
+                *loop, out = like.resolve_dtypes((*dtypes, None))
+                result = tuple(map(dtype_of, loop)), dtype_of(out)
+            else:
+                result = like(*dtypes)
+        except TypeError as error:
+            if isinstance(error, DtypeError):
+                raise
+            result = None
+        if result is None or any(d.kind not in self.kinds for d in result[0]):
+            names = ", ".join(d.__name__ if isinstance(d, type) else str(d) for d in dtypes)
+            raise DtypeError(f"{self.name} does not exist for operands of dtype {names}")
+        return result
+
+    def code(self, loop: tuple[np.dtype, ...], out: np.dtype) -> CCode:
+        """The C for operands of dtypes `loop`."""
+        first = loop[-1] if self.name == "where" else loop[0]
+        kind = first.kind
+        if self.nin == 2 and {d.kind for d in loop} == {"i", "u"} and out == np.bool_:
+            # C compares signed with unsigned as unsigned
+            return CCode(self.c["i"].replace("{1}", "(__int128){1}").replace(
+                "{0}", "(__int128){0}"), self.precedence)
+        text = self.c.get(first.name) or self.c.get(kind) or self.c["*"]
+        single = first.name in ("float16", "float32", "complex64")
+        text = text.replace("{T}", ctype(first).value).replace("{F}", "f" if single else "")
+        text = text.replace("{S}", "f32" if first == np.float16 else ctype(first).suffix)
+        return code_of(text, self.precedence)
+
+    def error_condition(self, loop: tuple[np.dtype, ...]) -> str | None:
+        """When the call is an error, as a C condition with {0}, {1}; None: never."""
+        return self.raises if self.raises and loop[-1].kind == "i" else None
+
+    def __repr__(self) -> str:
+        return f"<elemc op {self.name}>"
+
+    def __reduce__(self) -> Any:
+        return _by_name, (self.name,)
+
+
+def _by_name(name: str) -> ScalarOp:
+    from .ops import OPS  # the table is made of what this module defines
+
+    return OPS[name]
+
+
+def code_of(text: str, precedence: int = CALL) -> CCode:
+    """`text` with the functions that it calls."""
+    plain = re.fullmatch(r"[\w.]+(\(.*\))?|\{0\}", text)
+    called = dict.fromkeys(re.findall(r"(\w+)\(", text))
+    return CCode(text, CALL if plain and precedence == CALL else precedence,
+                 tuple(c for c in called if is_helper(c)),
+                 tuple(c for c in called if c.startswith("elemc_")))
+
+
+def is_helper(name: str) -> bool:
+    """Whether a function that C text calls is one of elemc's helpers."""
+    return not name.startswith(("__", "elemc_")) and name not in ("if", "for", "while", "AT")
