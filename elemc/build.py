@@ -104,7 +104,7 @@ class _Loaded:
     """The libraries of this process, and a lock per library being built."""
 
     def __init__(self) -> None:
-        self.kernels: dict[tuple[str, str, str], Kernel] = {}
+        self.kernels: dict[tuple[str, ...], Kernel] = {}
         self.math: dict[str, tuple[str, Any]] = {}  # identity of the toolchain -> key, library
         self.unlock()
 
@@ -122,7 +122,7 @@ _loaded = _Loaded()
 os.register_at_fork(after_in_child=_loaded.unlock)
 
 
-def load_kernel(source: str, entry: str) -> Kernel:
+def load_kernel(source: str, entry: str, flags: tuple[str, ...] = ()) -> Kernel:
     """Compile a kernel, or take it from the cache, and load it.
 
     Parameters
@@ -131,6 +131,8 @@ def load_kernel(source: str, entry: str) -> Kernel:
         A complete file of C.
     entry : str
         The name of the function of type `ENTRY_C` in it.
+    flags : tuple of str
+        For the compiler, besides those of every kernel.
 
     Raises
     ------
@@ -138,20 +140,20 @@ def load_kernel(source: str, entry: str) -> Kernel:
         If there is no compiler, or it fails, or what it made cannot be loaded.
     """
     tool = _toolchain()
-    memo = (tool.identity, entry, source)
+    memo = (tool.identity, entry, source, *flags)
     kernel = _loaded.kernels.get(memo)
     if kernel is None:
         with _loaded.lock(*memo):
             kernel = _loaded.kernels.get(memo)
             if kernel is None:
-                kernel = _loaded.kernels[memo] = _load_kernel(tool, source, entry)
+                kernel = _loaded.kernels[memo] = _load_kernel(tool, source, entry, flags)
     return kernel
 
 
-def _load_kernel(tool: Toolchain, source: str, entry: str) -> Kernel:
+def _load_kernel(tool: Toolchain, source: str, entry: str, flags: tuple[str, ...]) -> Kernel:
     math = _math_library(tool)
     start = time.perf_counter()
-    job = _Job(tool, entry, source, depends=math)
+    job = _Job(tool, entry, source, flags, depends=math)
     library, path, cached = _load(job, os.RTLD_NOW)
     try:
         function = library.load_function(_ffi.typeof(ENTRY_C % "(*)"), entry)

@@ -63,6 +63,27 @@ def close(graph: Graph, order: str = "f", dtypes: Mapping[Node, np.dtype] | None
     return Graph(inputs, tuple(closing.one(o) for o in graph.outputs))  # type: ignore[arg-type]
 
 
+def settle(graph: Graph, order: str) -> Graph:
+    """`graph` with `order` applied and dtypes left open: it means the same inside any function."""
+    new: dict[Node, Node] = {}
+    for node in graph.nodes:
+        below = tuple(new[c] for c in node.children)
+        moved = node if below == node.children else node.rebuild(below)
+        if isinstance(node, Apply):
+            moved = node.rebuild(tuple(
+                align(arg, node.ndim, old.order if isinstance(old, Align) else order)
+                for old, arg in zip(node.args, below, strict=True)))
+        elif isinstance(moved, Align):
+            moved = moved.arg
+        elif isinstance(moved, Accumulate) and moved.where is not None:
+            where = align(moved.where, moved.arg.ndim, order)
+            moved = make(Accumulate, moved.acc, moved.arg, moved.axes, moved.dtype, moved.initial,
+                         where, moved.options)
+        carry_source(node, moved)
+        new[node] = moved
+    return Graph(graph.inputs, tuple(new[o] for o in graph.outputs))
+
+
 class _Closing:
     """One pass from open to closed; `new` is its memo."""
 
@@ -195,8 +216,8 @@ def _cast_const(node: Const, dtype: np.dtype) -> Node:
 
 
 def _promotion_type(node: Node) -> Any:
-    """The dtype of `node`, or the Python type of a weak constant."""
-    if isinstance(node, Const) and node.weak and node.dtype.kind in "iufc":
+    """The dtype of `node`, or the Python type of a weak scalar."""
+    if isinstance(node, (Const, Input)) and node.weak and node.dtype is not None and node.dtype.kind in "iufc":
         return {"i": int, "u": int, "f": float, "c": complex}[node.dtype.kind]
     return node.dtype
 

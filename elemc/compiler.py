@@ -95,9 +95,12 @@ def source_of(closed: Closed, signature: Signature) -> tuple[Specialized, Kernel
     return spec, kernel, emit(kernel, f"elemc_{closed.name}", banner_of(closed, spec))
 
 
-def load(spec: Specialized, kernel: Kernel, source: Source) -> Compiled:
+def load(spec: Specialized, kernel: Kernel, source: Source, contract: bool = False,
+         reassociate: bool = False) -> Compiled:
     """Stage 7."""
-    loaded = build.load_kernel(source.text, source.entry)
+    flags = (("-ffp-contract=fast",) if contract else ()) + (
+        ("-fassociative-math", "-fno-signed-zeros") if reassociate else ())
+    loaded = build.load_kernel(source.text, source.entry, flags)
     return Compiled(spec, source, loaded, _in_place(spec, kernel))
 
 

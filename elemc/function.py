@@ -15,11 +15,12 @@ import numpy as np
 
 from . import compiler, modes, runtime
 from .array import Array, as_node, formula
+from .close import settle
 from .coalesce import Signature
 from .compiler import Closed, Compiled
 from .dtypes import dtype_of
 from .errors import ArgumentError, DtypeError, FallbackWarning, ShapeError
-from .graph import Graph, Input, Node, make
+from .graph import Cast, Graph, Input, Node, make
 from .interp import interpret
 from .maps import Misfit, explain, run_extents
 from .toolchain import fallback, find_toolchain
@@ -29,7 +30,8 @@ _warned = threading.Event()
 
 
 def function(inputs: Sequence[Array], outputs: Any, mode: Any = "broadcast", order: str = "f",
-             name: str | None = None) -> Function:
+             name: str | None = None, contract: bool = False,
+             reassociate: bool = False) -> Function:
     """Compile an expression.
 
     Parameters
@@ -46,6 +48,10 @@ def function(inputs: Sequence[Array], outputs: Any, mode: Any = "broadcast", ord
         with storage.
     name : str, optional
         What messages and the C call the function.
+    contract : bool
+        Allow fused multiply-adds: faster, and rounded differently from NumPy.
+    reassociate : bool
+        Allow the C compiler to reorder additions and multiplications.
 
     Returns
     -------
@@ -65,7 +71,12 @@ def function(inputs: Sequence[Array], outputs: Any, mode: Any = "broadcast", ord
     listed = modes.per_output(mode, len(nodes))
     text = tuple(modes.describe(m) for m in listed)
     graph = modes.apply_modes(Graph(ends, tuple(nodes)), listed, order)
-    return Function(graph, order, text, single, name or "f")
+    return make_function(graph, order, text, single, name or "f", None, None, contract, reassociate)
+
+
+def make_function(*args: Any) -> Function:
+    """A `Function` of these arguments, with the fastest call path that this machine allows."""
+    return Function(*args)
 
 
 def _input(array: Any) -> Input:
@@ -88,8 +99,10 @@ class Function:
     """
 
     def __init__(self, graph: Graph, order: str, mode_names: tuple[str, ...], single: bool,
-                 name: str, doc: str | None = None, structure: Any = None) -> None:
+                 name: str, doc: str | None = None, structure: Any = None,
+                 contract: bool = False, reassociate: bool = False) -> None:
         self.graph, self.order, self.modes, self.single = graph, order, mode_names, single
+        self.contract, self.reassociate = contract, reassociate
         self.name = self.__name__ = name
         self._structure = structure
         self._check_inputs()
@@ -156,8 +169,8 @@ class Function:
         return "\n".join(lines)
 
     def __reduce__(self) -> Any:
-        return Function, (self.graph, self.order, self.modes, self.single, self.name,
-                          self.__doc__, self._structure)
+        return make_function, (self.graph, self.order, self.modes, self.single, self.name,
+                               self.__doc__, self._structure, self.contract, self.reassociate)
 
     def __copy__(self) -> Function:
         return self
@@ -193,8 +206,26 @@ class Function:
         return results[0] if self.single else tuple(results)
 
     def inline(self, args: Sequence[Any]) -> Any:
-        """The outputs as symbolic arrays, for symbolic arguments."""
-        raise NotImplementedError
+        """The outputs as symbolic arrays, for symbolic arguments of the inputs' ranks."""
+        settled = settle(self.graph, self.order)
+        new: dict[Node, Node] = {}
+        for node, arg in zip(self.graph.inputs, map(as_node, args), strict=True):
+            if arg.ndim != node.ndim:
+                raise ShapeError(f"{self.name}: {node.name} has rank {arg.ndim}, but rank "
+                                 f"{node.ndim} is needed")
+            if node.dtype is not None and arg.dtype is not None and not np.can_cast(
+                    arg.dtype, node.dtype, "safe") and not getattr(arg, "weak", False):
+                raise DtypeError(f"{self.name}: {node.name} has dtype {arg.dtype}, which does not "
+                                 f"cast safely to {node.dtype}")
+            new[node] = arg if node.dtype in (None, arg.dtype) else make(Cast, arg, node.dtype)
+        for node in settled.nodes:
+            if node not in new:
+                below = tuple(new[c] for c in node.children)
+                new[node] = node if below == node.children else node.rebuild(below)
+        results = [Array(new[o]) for o in settled.outputs]
+        if self._structure is not None:
+            return self._structure(results)
+        return results[0] if self.single else tuple(results)
 
     def _arguments(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Positional and named arguments in order."""
@@ -397,7 +428,8 @@ class Function:
                 same = (source.text, source.bindings)
                 compiled = self._compiled.get(same)
                 if compiled is None:
-                    compiled = self._compiled[same] = compiler.load(spec, kernel, source)
+                    compiled = self._compiled[same] = compiler.load(
+                        spec, kernel, source, self.contract, self.reassociate)
                 self._by_signature[key] = compiled
         return compiled
 

@@ -78,12 +78,16 @@ def node_class(cls: type[N]) -> type[N]:
 
 @node_class
 class Input(Node):
-    """An argument of the function.  `ident` tells two inputs of one name apart."""
+    """An argument of the function.  `ident` tells two inputs of one name apart.
+
+    A weak one is a Python number, whose dtype gives way to that of arrays (NEP 50).
+    """
 
     name: str
     ndim: int
     dtype: np.dtype | None
     ident: object
+    weak: bool = False
 
 
 @node_class

@@ -46,4 +46,5 @@ def source() -> str:
     It is compiled with `-DELEMC_LIBMVEC=1` where gcc and glibc's libmvec are there, else 0.
     """
     template = environment().get_template("mathlib.c.j2")
-    return template.render(functions=FUNCTIONS, ways=_WAYS)
+    wrapped = [f"c{name}" for name in sorted(COMPLEX - {"pow", "log1p", "expm1"})]
+    return template.render(functions=FUNCTIONS, ways=_WAYS, complexes=wrapped)

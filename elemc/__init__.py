@@ -1,0 +1,77 @@
+"""elemc: NumPy-like expressions, fused into one C loop nest.
+
+See the README for a tour, and `elemc.compiler` for the stages of the compiler.
+"""
+
+from .accumulators import ACCUMULATORS as _ACCUMULATORS
+from .accumulators import Accumulator
+from .array import (
+    Array,
+    accumulate,
+    align,
+    arange,
+    array,
+    astype,
+    clip,
+    constant,
+    expand_dims,
+    expand_to,
+    flip,
+    full_like,
+    length,
+    matrix,
+    moveaxis,
+    ones_like,
+    scalar,
+    tensor3,
+    tensor4,
+    vector,
+    where,
+    zeros_like,
+)
+from .errors import (
+    ArgumentError,
+    AxisError,
+    CacheWarning,
+    CompileError,
+    DomainError,
+    DtypeError,
+    ElemcError,
+    ExpressionError,
+    FallbackWarning,
+    ModeError,
+    ShapeError,
+    TraceError,
+    UnsupportedError,
+)
+from .function import Function, function
+from .linear import dot, einsum, inner, matmul, outer, tensordot, vdot
+from .ops import OPS as _OPS
+from .protocol import fold_function as _fold_function
+from .protocol import public as _public
+from .settings import get_num_threads, set_num_threads, show_config
+from .tracing import compile
+from .user import scalar_op
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Accumulator", "ArgumentError", "Array", "AxisError", "CacheWarning", "CompileError",
+    "DomainError", "DtypeError", "ElemcError", "ExpressionError", "FallbackWarning", "Function",
+    "ModeError", "ShapeError", "TraceError", "UnsupportedError", "accumulate", "align", "arange",
+    "array", "astype", "clip", "compile", "constant", "dot", "einsum", "expand_dims", "expand_to",
+    "flip", "full_like", "function", "get_num_threads", "inner", "length", "matmul", "matrix",
+    "moveaxis", "ones_like", "outer", "scalar", "scalar_op", "set_num_threads", "show_config",
+    "tensor3", "tensor4", "tensordot", "vdot", "vector", "where", "zeros_like",
+]
+
+# one function per row of the tables: elemc.exp, elemc.erf, elemc.sum, elemc.logsumexp, ...
+for _name in _OPS:
+    if _name not in globals():
+        globals()[_name] = _public(_name)
+        __all__ += [_name]
+for _name in _ACCUMULATORS:
+    if _name not in globals():
+        globals()[_name] = _fold_function(_name)
+        __all__ += [_name]
+abs = globals()["absolute"]

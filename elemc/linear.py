@@ -1,0 +1,138 @@
+"""Sums of products: dot, matmul, einsum and their like, as broadcasting and accumulation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .array import Array, accumulate, as_node
+from .errors import ArgumentError, ShapeError, UnsupportedError
+
+
+def einsum(subscripts: str, *operands: Any) -> Any:
+    """A sum of products in Einstein's notation, `einsum("ij,jk->ik", a, b)`.
+
+    Parameters
+    ----------
+    subscripts : str
+        A letter per axis of each operand; labels missing after `->` are summed.  Without `->`,
+        labels that appear once are kept, in alphabetical order.
+    *operands : Array
+
+    Raises
+    ------
+    UnsupportedError
+        For a diagonal (a label twice in one operand) and for `...`.
+    """
+    if not isinstance(subscripts, str):
+        raise UnsupportedError("einsum takes its subscripts as a string")
+    left, arrow, right = subscripts.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if "." in subscripts:
+        raise UnsupportedError("einsum has no '...': name every axis")
+    arrays = [Array(as_node(o)) for o in operands]
+    if len(terms) != len(arrays):
+        raise ArgumentError(f"einsum {subscripts!r} has {len(terms)} terms for {len(arrays)} operands")
+    for term, x in zip(terms, arrays, strict=True):
+        if len(term) != x.ndim:
+            raise ShapeError(f"einsum {subscripts!r}: the term {term!r} has {len(term)} labels for an "
+                             f"operand of rank {x.ndim}")
+        if len(set(term)) < len(term):
+            raise UnsupportedError(f"einsum {subscripts!r}: {term!r} repeats a label, and elemc takes "
+                                   "no diagonals")
+    labels = sorted(set("".join(terms)))
+    if not arrow:
+        right = "".join(c for c in labels if "".join(terms).count(c) == 1)
+    if len(set(right)) < len(right) or not set(right) <= set(labels):
+        raise ArgumentError(f"einsum {subscripts!r}: the result {right!r} repeats a label or has one "
+                            "that no operand has")
+    summed = [c for c in labels if c not in right]
+    every = right + "".join(summed)
+    product = None
+    for term, x in zip(terms, arrays, strict=True):
+        order = [term.index(c) for c in every if c in term]
+        spread = x.transpose(order) if order != list(range(x.ndim)) else x
+        spread = spread[tuple(slice(None) if c in term else None for c in every)]
+        product = spread if product is None else product * spread
+    axes = tuple(range(len(right), len(every)))
+    return _sum(product, axes) if axes else product
+
+
+def _sum(x: Any, axes: tuple[int, ...]) -> Any:
+    """A sum in the dtype of the products: matrix products do not widen integers."""
+    if x.dtype is not None and x.dtype.kind == "b":
+        return accumulate("any", x, axes)
+    return accumulate("sum", x, axes, dtype=x.dtype)
+
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def _ranks(*operands: Any) -> list[Any]:
+    return [Array(as_node(o)) for o in operands]
+
+
+def dot(a: Any, b: Any) -> Any:
+    """NumPy's dot: the last axis of `a` with the last but one of `b`."""
+    a, b = _ranks(a, b)
+    if not a.ndim or not b.ndim:
+        return a * b
+    left, right = LETTERS[:a.ndim], LETTERS[26:26 + b.ndim]
+    shared = -1 if b.ndim == 1 else -2
+    right = right.replace(right[shared], left[-1])
+    return einsum(f"{left},{right}->{left[:-1]}{right.replace(left[-1], '')}", a, b)
+
+
+def inner(a: Any, b: Any) -> Any:
+    """NumPy's inner: a sum over the last axes."""
+    a, b = _ranks(a, b)
+    if not a.ndim or not b.ndim:
+        return a * b
+    left, right = LETTERS[:a.ndim], LETTERS[26:25 + b.ndim]
+    return einsum(f"{left},{right}{left[-1]}->{left[:-1]}{right}", a, b)
+
+
+def outer(a: Any, b: Any) -> Any:
+    """All products of elements of two vectors."""
+    a, b = _ranks(a, b)
+    if a.ndim != 1 or b.ndim != 1:
+        raise UnsupportedError("outer takes vectors: elemc does not flatten; index with None instead")
+    return a[:, None] * b[None, :]
+
+
+def vdot(a: Any, b: Any) -> Any:
+    """The dot product of two vectors, the first conjugated."""
+    a, b = _ranks(a, b)
+    if a.ndim != b.ndim:
+        raise ShapeError(f"vdot of ranks {a.ndim} and {b.ndim}: elemc does not flatten")
+    return _sum(np.conjugate(a) * b, tuple(range(a.ndim)))
+
+
+def matmul(a: Any, b: Any) -> Any:
+    """NumPy's matmul: stacks of matrices, broadcast."""
+    a, b = _ranks(a, b)
+    if not a.ndim or not b.ndim:
+        raise ShapeError("matmul needs operands of rank 1 or more; use * for scalars")
+    if a.ndim == 1 or b.ndim == 1:
+        return dot(a, b)
+    left = a[..., None]
+    right = b[..., None, :, :]
+    product = left * right
+    return _sum(product, (product.ndim - 2,))
+
+
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    """A sum over several pairs of axes."""
+    a, b = _ranks(a, b)
+    if isinstance(axes, int):
+        pairs = list(zip(range(a.ndim - axes, a.ndim), range(axes), strict=True))
+    else:
+        listed = [(x,) if isinstance(x, int) else tuple(x) for x in axes]
+        pairs = list(zip(listed[0], listed[1], strict=True))
+    left, right = list(LETTERS[:a.ndim]), list(LETTERS[26:26 + b.ndim])
+    for i, j in pairs:
+        right[j % b.ndim] = left[i % a.ndim]
+    summed = {left[i % a.ndim] for i, _ in pairs}
+    kept = "".join(c for c in left + right if c not in summed)
+    return einsum(f"{''.join(left)},{''.join(right)}->{kept}", a, b)

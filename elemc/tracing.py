@@ -1,0 +1,225 @@
+"""`elemc.compile`: NumPy code, traced once per dtypes and ranks."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .array import Array, as_node, new_input
+from .dtypes import dtype_of
+from .errors import ArgumentError, TraceError
+from .function import Function, make_function
+from .graph import Graph
+
+WEAK = {int: np.dtype(np.int64), float: np.dtype(np.float64), complex: np.dtype(np.complex128)}
+
+
+def compile(fn: Callable[..., Any] | None = None, *, static: str | Sequence[str] = (),
+            order: str = "f", name: str | None = None, contract: bool = False,
+            reassociate: bool = False) -> Any:
+    """Compile a Python function of NumPy arrays.
+
+    The function is run once, on symbolic arrays, for every combination of dtypes and ranks that
+    it is called with; what it does to them is compiled.
+
+    Parameters
+    ----------
+    fn : callable
+        NumPy code.  It returns an array, or a tuple, list or dict of arrays.
+    static : str or sequence of str
+        Arguments that are no arrays (an axis, a flag): the function is traced once per value,
+        which must be hashable.
+    order : {"f", "c"}
+        Which ends of two shapes align.
+    name : str, optional
+        Default: the function's own.
+    contract, reassociate : bool
+        See `elemc.function`.
+
+    Returns
+    -------
+    TracedFunction
+        Called as `fn`, and with `out=`, `where=` and `req=` as a ufunc.
+
+    Raises
+    ------
+    TraceError
+        On a call, if the function asks for an array's value, as a branch does.
+    """
+    if fn is None:
+        return functools.partial(compile, static=static, order=order, name=name,
+                                 contract=contract, reassociate=reassociate)
+    names = (static,) if isinstance(static, str) else tuple(static)
+    return TracedFunction(fn, names, order, name or getattr(fn, "__name__", "f"),
+                          (contract, reassociate))
+
+
+class TracedFunction:
+    """A Python function that is compiled for the dtypes and ranks it is called with."""
+
+    def __init__(self, fn: Callable[..., Any] | None, static: tuple[str, ...], order: str,
+                 name: str, opts: tuple[bool, bool], traced: dict[Any, Function] | None = None,
+                 signature: inspect.Signature | None = None, doc: str | None = None) -> None:
+        self.static, self.order, self.name, self._opts = static, order, name, opts
+        if fn is not None:
+            functools.update_wrapper(self, fn)
+            signature = inspect.signature(fn)
+            doc = fn.__doc__
+        assert signature is not None
+        self._fn, self._signature = fn, signature
+        self.__name__, self.__doc__ = name, doc
+        unknown = [s for s in static if s not in signature.parameters]
+        if unknown:
+            raise ArgumentError(f"{name} has no argument {', '.join(unknown)} to be static")
+        self._traced = traced or {}
+        self.__signature__ = signature
+
+    def __call__(self, *args: Any, out: Any = None, where: Any = True, req: Any = None,
+                 **named: Any) -> Any:
+        """Call the compiled function; trace it first if these dtypes and ranks are new."""
+        bound = self._bind(args, named)
+        arrays = self._arrays(bound)
+        if any(isinstance(a, Array) for _, a in arrays):
+            return self._python()(*bound.args, **bound.kwargs)
+        function = self._function(bound, arrays)
+        return function(*(a for _, a in arrays), out=out, where=where, req=req)
+
+    def trace(self, *args: Any, **named: Any) -> Function:
+        """The compiled function for arguments like these."""
+        bound = self._bind(args, named)
+        return self._function(bound, self._arrays(bound))
+
+    def dump(self, *args: Any, stage: str = "c", **named: Any) -> str:
+        """The text of one stage for arguments like these; see `Function.dump`."""
+        bound = self._bind(args, named)
+        arrays = self._arrays(bound)
+        return self._function(bound, arrays).dump(*(a for _, a in arrays), stage=stage)
+
+    @property
+    def specializations(self) -> list[Any]:
+        """The kernels compiled so far."""
+        return [s for f in self._traced.values() for s in f.specializations]
+
+    def __repr__(self) -> str:
+        return f"<elemc compile {self.name}{self._signature}, {len(self._traced)} traced>"
+
+    def _bind(self, args: tuple[Any, ...], named: dict[str, Any]) -> inspect.BoundArguments:
+        try:
+            bound = self._signature.bind(*args, **named)
+        except TypeError as error:
+            raise ArgumentError(f"{self.name}: {error}") from None
+        bound.apply_defaults()
+        return bound
+
+    def _arrays(self, bound: inspect.BoundArguments) -> list[tuple[str, Any]]:
+        """The arguments that are arrays, flattened, with names."""
+        found: list[tuple[str, Any]] = []
+        for name, value in bound.arguments.items():
+            if name in self.static:
+                continue
+            kind = self._signature.parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                found += [(f"{name}{k}", v) for k, v in enumerate(value)]
+            elif kind is inspect.Parameter.VAR_KEYWORD:
+                found += list(value.items())
+            else:
+                found.append((name, value))
+        return [(n, _array(self.name, n, v)) for n, v in found]
+
+    def _function(self, bound: inspect.BoundArguments, arrays: list[tuple[str, Any]]) -> Function:
+        static = tuple((s, bound.arguments[s]) for s in self.static)
+        try:
+            hash(static)
+        except TypeError as error:
+            raise ArgumentError(f"{self.name}: static arguments are hashable: {error}") from None
+        key = (static, tuple((n, *_kind(a)) for n, a in arrays))
+        function = self._traced.get(key)
+        if function is None:
+            function = self._traced[key] = self._trace(bound, arrays)
+        return function
+
+    def _trace(self, bound: inspect.BoundArguments, arrays: list[tuple[str, Any]]) -> Function:
+        inputs = [new_input(n, *_kind(a)) for n, a in arrays]
+        rest = iter(inputs)
+        args = inspect.BoundArguments(self._signature, dict(bound.arguments))
+        for name, value in bound.arguments.items():
+            if name in self.static:
+                continue
+            kind = self._signature.parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                args.arguments[name] = tuple(next(rest) for _ in value)
+            elif kind is inspect.Parameter.VAR_KEYWORD:
+                args.arguments[name] = {k: next(rest) for k in value}
+            else:
+                args.arguments[name] = next(rest)
+        result = self._python()(*args.args, **args.kwargs)
+        leaves, structure = _flatten(result, self.name)
+        graph = Graph(tuple(i.node for i in inputs), tuple(leaves))
+        return make_function(graph, self.order, ("broadcast",) * len(leaves), structure is None,
+                             self.name, self.__doc__, structure, *self._opts)
+
+    def _python(self) -> Callable[..., Any]:
+        if self._fn is None:
+            raise TraceError(f"{self.name} was unpickled without its Python code: it can be called "
+                             "with dtypes and ranks it had been called with, and no others")
+        return self._fn
+
+    def __reduce__(self) -> Any:
+        module = sys.modules.get(getattr(self, "__module__", ""))
+        name = getattr(self, "__qualname__", self.name)
+        if module is not None and module.__name__ != "__main__" and _lookup(module, name) is self:
+            return name
+        return TracedFunction, (None, self.static, self.order, self.name, self._opts,
+                                self._traced, self._signature, self.__doc__)
+
+
+def _lookup(module: Any, qualified: str) -> Any:
+    for part in qualified.split("."):
+        module = getattr(module, part, None)
+    return module
+
+
+def _array(function: str, name: str, value: Any) -> Any:
+    if isinstance(value, Array) or type(value) in WEAK:
+        return value
+    array = np.asarray(value)
+    if array.dtype.kind not in "biufc":
+        raise ArgumentError(f"{function}: argument {name} is {type(value).__name__}, not an array; "
+                            f"if it is a setting, compile with static={name!r}")
+    return array
+
+
+def _kind(value: Any) -> tuple[int, np.dtype, bool]:
+    """Rank, dtype, and whether it is a Python number, whose dtype gives way."""
+    if type(value) in WEAK:
+        return 0, WEAK[type(value)], True
+    return value.ndim, dtype_of(value.dtype), False
+
+
+class Structure:
+    """How the outputs are handed back: a tuple, a list, a dict, or a single one."""
+
+    def __init__(self, kind: type, keys: tuple[Any, ...] | None) -> None:
+        self.kind, self.keys = kind, keys
+
+    def __call__(self, results: Sequence[Any]) -> Any:
+        """`results` in this structure."""
+        if self.keys is not None:
+            return dict(zip(self.keys, results, strict=True))
+        fields = getattr(self.kind, "_fields", None)
+        return self.kind(*results) if fields else self.kind(results)
+
+
+def _flatten(result: Any, name: str) -> tuple[list[Any], Structure | None]:
+    if isinstance(result, dict):
+        return [as_node(v) for v in result.values()], Structure(dict, tuple(result))
+    if isinstance(result, (tuple, list)):
+        return [as_node(v) for v in result], Structure(type(result), None)
+    if result is None:
+        raise TraceError(f"{name} returns nothing")
+    return [as_node(result)], None

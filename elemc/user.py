@@ -1,0 +1,92 @@
+"""Operations of the user's own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from .array import Array, apply
+from .errors import ArgumentError
+from .function import make_function
+from .array import as_node, new_input
+from .graph import Graph
+from .ops import user_op
+
+
+def scalar_op(name: str, fn: Callable[..., Any] | None = None, *, c: str | None = None,
+              numpy: Callable[..., Any] | None = None, arity: int | None = None,
+              vjp: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """Define an elementwise operation.
+
+    Parameters
+    ----------
+    name : str
+    fn : callable, optional
+        The operation as a Python function of symbolic scalars; it is traced and inlined.
+    c : str, optional
+        The operation as a C expression, with {x}, {y}, {z} (or {x0}, {x1}, ...) for its operands;
+        needs `numpy` and `arity`.  Operands are floating-point.
+    numpy : callable, optional
+        The same on NumPy arrays.
+    arity : int, optional
+        Number of operands.
+    vjp : callable, optional
+        The gradient rule, `vjp(g, out, *operands)`.
+
+    Returns
+    -------
+    callable
+        Of symbolic arrays, or of NumPy arrays.
+
+    Raises
+    ------
+    ArgumentError
+        If neither or both of `fn` and `c` are given, or something that they need is missing.
+    """
+    if (fn is None) == (c is None):
+        raise ArgumentError(f"scalar_op {name}: give either fn= (Python) or c= (C)")
+    if fn is not None:
+        count = arity or len(inspect.signature(fn).parameters)
+        inputs = [new_input(f"x{k}", 0, None) for k in range(count)]
+        graph = Graph(tuple(i.node for i in inputs), (as_node(fn(*inputs)),))  # type: ignore[arg-type]
+        return UserOp(name, count, graph, None, vjp)
+    if numpy is None or arity is None:
+        raise ArgumentError(f"scalar_op {name}: c= needs numpy= (the same in NumPy) and arity=")
+    return UserOp(name, arity, None, user_op(name, arity, c, numpy), vjp)
+
+
+class UserOp:
+    """An operation that `scalar_op` made."""
+
+    def __init__(self, name: str, arity: int, graph: Graph | None, op: Any, vjp: Any) -> None:
+        self.__name__, self.arity, self.graph, self.op, self.vjp = name, arity, graph, op, vjp
+
+    def __call__(self, *operands: Any) -> Any:
+        """The operation on symbolic or NumPy arrays."""
+        if len(operands) != self.arity:
+            raise ArgumentError(f"{self.__name__} takes {self.arity} operands, {len(operands)} were given")
+        if not any(isinstance(o, Array) for o in operands):
+            from .tracing import compile  # a function of arrays is compiled like any other
+
+            return compile(self, name=self.__name__)(*operands)
+        if self.op is not None:
+            return apply(self.op, *operands)
+        return substitute(self.graph, operands)
+
+    def __repr__(self) -> str:
+        return f"<elemc scalar_op {self.__name__}>"
+
+
+def substitute(graph: Any, operands: Any) -> Array:
+    """The output of an elementwise graph of scalars, on operands of any rank."""
+    new = dict(zip(graph.inputs, map(as_node, operands), strict=True))
+    for node in graph.nodes:
+        if node not in new:
+            below = tuple(new[c] for c in node.children)
+            new[node] = apply(node.op, *map(Array, below)).node if hasattr(node, "op") else (
+                node if below == node.children else node.rebuild(below))
+    return Array(new[graph.outputs[0]])
+
+
+__all__ = ["UserOp", "make_function", "scalar_op"]
