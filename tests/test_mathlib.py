@@ -1,0 +1,300 @@
+"""The math library against mpmath and NumPy, and its vector variants against its scalar ones."""
+
+import ctypes
+from functools import cache
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from elemc import build, mathlib
+
+ULPS = 4
+DTYPES = (np.float32, np.float64)
+COMPLEX_DTYPES = (np.complex64, np.complex128)
+C_TYPES = {np.float32: "float", np.float64: "double",
+           np.complex64: "float _Complex", np.complex128: "double _Complex"}  # fmt: skip
+LARGE, WIDE, UNIT = [(-1e5, 1e5), (-1e22, 1e22)], [(-50, 50), (-1e3, 1e3)], [(-1, 1)]
+
+# Intervals to draw points from, besides points of all magnitudes and the special ones.
+DOMAINS = {
+    "exp": WIDE, "exp2": WIDE, "expm1": [(-1, 1), *WIDE], "log": [(0.5, 2)], "log2": [(0.5, 2)],
+    "log10": [(0.5, 2)], "log1p": UNIT, "sin": [(-8, 8), *LARGE], "cos": [(-8, 8), *LARGE],
+    "tan": [(-8, 8), *LARGE], "asin": UNIT, "acos": UNIT, "atan": [(-3, 3)], "sinh": WIDE,
+    "cosh": WIDE, "tanh": [(-20, 20)], "asinh": [(-3, 3)], "acosh": [(1, 1.1), (1, 50)],
+    "atanh": UNIT, "cbrt": WIDE, "erf": [(-1, 1), (-6, 6)], "erfc": [(-6, 6), (0, 27)],
+    "gamma": [(-5, 5), (-25, 25), (-180, 172)], "lgamma": [(-5, 5), (0.9, 2.1), *WIDE],
+    "digamma": [(-5, 5), (1.4, 1.5), *WIDE], "erfinv": [(-1, 1), (0.99, 1)],
+    "sinc": [(-1, 1), (-5, 5), (-1e4, 1e4)], "pow": [(0, 3), (-30, 30)], "atan2": [(-3, 3)],
+    "hypot": [(-3, 3)], "fmod": [(-9, 9)], "nextafter": [(-9, 9)],
+}  # fmt: skip
+SPECIAL = np.array([
+    0.0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 20, 22, -20, np.inf, -np.inf, np.nan, 88.7, -87.4,
+    -103.9, 128, -149, 709.78, -708.4, -745.1, 1024, -1074, 171.6, -171.5, 1e22, 1e-45, -1e-45,
+    1e-40, 1e-310, 5e-324, -5e-324, 2.2250738585072014e-308, 1.7e308, -1.7e308, 3.4e38,
+])  # fmt: skip
+
+REFERENCES = {
+    "exp2": lambda x: mp.mpf(2) ** x, "log2": lambda x: mp.log(x, 2),
+    "lgamma": lambda x: mp.log(abs(mp.gamma(x))), "sinc": lambda x: mp.sinpi(x) / (mp.pi * x),
+    "cbrt": lambda x: mp.sign(x) * mp.cbrt(abs(x)), "pow": mp.power,
+    "fmod": lambda x, y: mp.sign(x) * mp.fmod(abs(x), abs(y)),
+}  # fmt: skip
+
+
+def largest_term(name, x):
+    """What lgamma and digamma of a negative number are the difference of; else 0."""
+    if name == "lgamma" and x < 0:
+        return max(abs(mp.loggamma(1 - x)), abs(mp.log(abs(mp.pi / mp.sinpi(x)))))
+    if name == "digamma" and x < 0:
+        return max(abs(mp.digamma(1 - x)), abs(mp.pi * mp.cot(mp.pi * x)))
+    return mp.mpf(0)
+
+
+def ulp(value, dtype):
+    """The spacing of `dtype` at the magnitude of `value`."""
+    info = np.finfo(dtype)
+    exponent = int(mp.frexp(value)[1]) if value else info.minexp
+    return mp.ldexp(1, max(exponent - 1, info.minexp) - info.nmant)
+
+
+def points(name, dtype):
+    """As many arguments per function as it takes: of every magnitude, in its domain, special."""
+    rng = np.random.default_rng(7)
+    info = np.finfo(dtype)
+    count = mathlib.FUNCTIONS[name]
+    exponents = rng.integers(info.minexp - info.nmant, info.maxexp, (count, 70))
+    spread = np.ldexp(rng.uniform(0.5, 1, (count, 70)), exponents)
+    drawn = [rng.uniform(low, high, (count, 70)) for low, high in DOMAINS[name]]
+    special = [np.broadcast_to(SPECIAL, (1, len(SPECIAL)))]
+    if count == 2:
+        special = [np.stack([a.ravel() for a in np.meshgrid(SPECIAL, SPECIAL)])]
+    with np.errstate(over="ignore"):
+        return np.concatenate([spread, -spread, *drawn, *special], axis=1).astype(dtype)
+
+
+def suffixed(name, dtype):
+    return name + "f" * (dtype in (np.float32, np.complex64))
+
+
+def loop(name, dtype, count, simd, suffix):
+    """C of a loop over a function, and of one that calls it in a way no compiler vectorizes."""
+    f, c = f"elemc_{suffixed(name, dtype)}", C_TYPES[dtype]
+    takes = ", ".join([c] * count)
+    arrays = ", ".join(f"const {c} *{a}" for a in "xy"[:count])
+    values = ", ".join(f"{a}[i]" for a in "xy"[:count])
+    return f"""
+extern {c} {f}({takes}){simd};
+void many{suffix}_{f}(long n, {c} *out, {arrays}) {{
+  for (long i = 0; i < n; i++) out[i] = {f}({values});
+}}
+void single{suffix}_{f}(long n, {c} *out, {arrays}) {{
+  {c} (*volatile one)({takes}) = {f};
+  for (long i = 0; i < n; i++) out[i] = one({values});
+}}
+"""
+
+
+@cache
+def loops(bits):
+    """The loops over all functions, vectorized with vectors of so many bits."""
+    build._math_library(build._toolchain())
+    text = "".join(
+        loop(name, dtype, count, " SIMD" * (name in mathlib.SIMD), "")
+        for name, count in mathlib.FUNCTIONS.items() for dtype in DTYPES
+    ) + "".join(
+        loop(f"c{name}", dtype, 1 + (name == "pow"), "", "")
+        for name in sorted(mathlib.COMPLEX) for dtype in COMPLEX_DTYPES
+    )  # fmt: skip
+    flags = (f"-mprefer-vector-width={bits}",) if build._toolchain().simd else ()
+    return ctypes.CDLL(str(build.compile_shared(text, f"mathlib_loops_{bits}", flags)))
+
+
+def evaluate(name, *arrays, how="many", bits=512):
+    """Elementwise, in the dtype of the arrays."""
+    dtype = arrays[0].dtype.type
+    out = np.empty_like(arrays[0])
+    run = getattr(loops(bits), f"{how}_elemc_{suffixed(name, dtype)}")
+    kept = [np.ascontiguousarray(a) for a in (out, *arrays)]
+    run(ctypes.c_long(out.size), *(ctypes.c_void_p(a.ctypes.data) for a in kept))
+    return kept[0]
+
+
+def true_value(name, args):
+    """The exact value, or None where there is none that is real and finite."""
+    if not np.isfinite(args).all():
+        return None
+    with mp.workprec(200):
+        try:
+            result = REFERENCES.get(name, getattr(mp, name, None))(*map(mp.mpf, args))
+        except (ValueError, ZeroDivisionError, OverflowError):
+            return None
+        return result if isinstance(result, mp.mpf) and mp.isfinite(result) else None
+
+
+def worst(name, dtype):
+    """The largest error in ULP, and where it is."""
+    args = points(name, dtype)
+    got = evaluate(name, *args)
+    most, where = 0.0, None
+    for place, value in zip(args.T.astype(float).tolist(), got.astype(float), strict=True):
+        if name == "pow" and abs(place[1] * np.log(abs(place[0]) or 1)) > 1e4:
+            continue  # over- or underflow, which takes mpmath very long
+        exact = true_value(name, place)
+        if exact is None or (name == "gamma" and place[0] < -200):
+            continue
+        if abs(exact) > np.finfo(dtype).max:
+            # correct rounding may stay at the largest number, and an error of 4 ULP too
+            error = 0.0 if abs(value) >= np.finfo(dtype).max * (1 - 4 * np.finfo(dtype).eps) else 1e9
+        elif not np.isfinite(value):
+            error = 0.0 if abs(exact) > np.finfo(dtype).max * (1 - 4 * np.finfo(dtype).eps) else 1e9
+        else:
+            unit = ulp(max(abs(exact), largest_term(name, mp.mpf(place[0]))), dtype)
+            error = float(abs(mp.mpf(float(value)) - exact) / unit)
+        if error > most:
+            most, where = error, (place, value)
+    return most, where
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", mathlib.FUNCTIONS)
+def test_accuracy(name, dtype):
+    if name == "nextafter":
+        x, y = points(name, dtype)
+        np.testing.assert_array_equal(evaluate(name, x, y), np.nextafter(x, y))
+        return
+    most, where = worst(name, dtype)
+    assert most <= ULPS, where
+
+
+@pytest.mark.parametrize("bits", (128, 256, 512))
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", mathlib.FUNCTIONS)
+def test_vector_variants_agree_with_the_scalar_one(name, dtype, bits):
+    args = points(name, dtype)
+    args = args[:, np.random.default_rng(1).permutation(args.shape[1])]
+    for start in (0, 1, 5):
+        part = args[:, start:]
+        many = evaluate(name, *part, bits=bits)
+        single = evaluate(name, *part, how="single", bits=bits)
+        np.testing.assert_array_equal(many, single)
+        np.testing.assert_array_equal(np.signbit(many[many == 0]), np.signbit(single[many == 0]))
+
+
+def test_vectorized():
+    """The loops do call vector variants, where there are any."""
+    if not build._toolchain().simd:
+        pytest.skip("no libmvec here")
+    text = "".join(loop(name, np.float64, mathlib.FUNCTIONS[name], " SIMD", "")
+                   for name in sorted(mathlib.SIMD))  # fmt: skip
+    assembly = build.assembly(text)
+    assert [n for n in mathlib.SIMD if f"_elemc_{n}" not in assembly.replace("\telemc_", "")] == []
+
+
+UFUNCS = {
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh,
+    "acosh": np.arccosh, "atanh": np.arctanh, "pow": np.power, "atan2": np.arctan2,
+}  # fmt: skip
+AS_NUMPY = [name for name in mathlib.FUNCTIONS if name in UFUNCS or hasattr(np, name)]
+
+inf, nan = np.inf, np.nan
+TABLES = {
+    "erf": {0.0: 0.0, -0.0: -0.0, inf: 1.0, -inf: -1.0, nan: nan},
+    "erfc": {0.0: 1.0, inf: 0.0, -inf: 2.0, nan: nan},
+    "gamma": {0.0: inf, -0.0: -inf, inf: inf, -inf: nan, -1.0: nan, -2.0: nan, nan: nan, 1.0: 1.0,
+              2.0: 1.0, 5.0: 24.0, 11.0: 3628800.0, 180.0: inf, -200.5: -0.0, -201.5: 0.0},
+    "lgamma": {0.0: inf, inf: inf, -inf: inf, -1.0: inf, nan: nan, 1.0: 0.0, 2.0: 0.0},
+    "digamma": {0.0: -inf, -0.0: inf, inf: inf, -inf: nan, -1.0: nan, nan: nan},
+    "erfinv": {0.0: 0.0, -0.0: -0.0, 1.0: inf, -1.0: -inf, 1.5: nan, -inf: nan, nan: nan},
+}  # fmt: skip
+
+
+def assert_same(got, wanted):
+    """NaN, infinities, zeros and their signs alike; other values are compared elsewhere."""
+    plain = np.isfinite(wanted) & (wanted != 0) & np.isfinite(got) & (got != 0)
+    got, wanted = np.where(plain, 1, got), np.where(plain, 1, wanted)
+    np.testing.assert_array_equal(got, wanted)
+    zero = wanted == 0
+    np.testing.assert_array_equal(np.signbit(got[zero]), np.signbit(wanted[zero]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", AS_NUMPY)
+def test_special_values_are_those_of_numpy(name, dtype):
+    special = np.array([0.0, -0.0, 1, -1, 0.5, 2, -2, 3, inf, -inf, nan, 2000, -2000], dtype)
+    args = (special,)
+    if mathlib.FUNCTIONS[name] == 2:
+        args = tuple(a.ravel() for a in np.meshgrid(special, special))
+    with np.errstate(all="ignore"):
+        wanted = UFUNCS.get(name, getattr(np, name, None))(*args)
+    got = evaluate(name, *args)
+    if name == "sinc":  # NumPy's is not quite 0 at integers
+        wanted[(args[0] == np.rint(args[0])) & (args[0] != 0)] = 0
+        got = np.where(got == 0, 0, got)
+    if name in ("sin", "cos", "tan"):
+        got, wanted = got[np.abs(args[0]) < inf], wanted[np.abs(args[0]) < inf]
+    assert_same(got, wanted)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", TABLES)
+def test_special_values(name, dtype):
+    x, wanted = (np.array(list(v), dtype) for v in (TABLES[name], TABLES[name].values()))
+    got = evaluate(name, x)
+    np.testing.assert_array_equal(got, wanted)
+    np.testing.assert_array_equal(np.signbit(got[wanted == 0]), np.signbit(wanted[wanted == 0]))
+
+
+def test_every_function_has_special_values():
+    assert set(AS_NUMPY) | set(TABLES) >= set(mathlib.FUNCTIONS)
+
+
+def complex_points(name, dtype):
+    """Within the unit disc, about 1, -1, i and -i, and of many magnitudes."""
+    rng = np.random.default_rng(3)
+
+    def spread(low, high):
+        return np.ldexp(rng.uniform(-1, 1, 40), rng.integers(low, high, 40))
+
+    near = rng.choice([1, -1, 1j, -1j, 0], 40) + spread(-20, 0) + 1j * spread(-20, 0)
+    z = np.concatenate([near, spread(-2, 4) + 1j * spread(-2, 4),
+                        spread(-100, 100) + 1j * spread(-100, 100)]).astype(dtype)  # fmt: skip
+    return (z, rng.permutation(z[:80])[np.arange(120) % 80]) if name == "pow" else (z,)
+
+
+@pytest.mark.parametrize("dtype", COMPLEX_DTYPES)
+@pytest.mark.parametrize("name", sorted(mathlib.COMPLEX))
+def test_complex_accuracy(name, dtype):
+    references = {"log1p": lambda z: mp.log(1 + z), "expm1": lambda z: mp.exp(z) - 1}
+    reference = references.get(name) or (mp.power if name == "pow" else getattr(mp, name))
+    args = complex_points(name, dtype)
+    got = evaluate(f"c{name}", *args)
+    real = np.finfo(dtype)
+    for place, value in zip(np.stack(args, 1).tolist(), got.tolist(), strict=True):
+        with mp.workprec(500):
+            exact = reference(*(mp.mpc(z) for z in place))
+            if max(abs(exact.real), abs(exact.imag)) > real.max * 0.9999:
+                continue
+            if name == "pow" and abs(place[1]) * abs(np.log(place[0])) > 2000:
+                continue
+            unit = ulp(abs(exact), real.dtype.type)
+            assert abs(mp.mpc(value) - exact) <= ULPS * unit, (place, value, exact)
+
+
+@pytest.mark.parametrize("dtype", COMPLEX_DTYPES)
+@pytest.mark.parametrize("name", sorted(mathlib.COMPLEX))
+def test_complex_special_values_are_those_of_numpy(name, dtype):
+    parts = (0.0, -0.0, 1, -1, 2.5, -2.5, inf, -inf, nan)
+    z = np.array([complex(a, b) for a in parts for b in parts], dtype)
+    args = (z,)
+    if name == "pow":
+        args = tuple(a.ravel() for a in np.meshgrid(z, z))
+    with np.errstate(all="ignore"):
+        wanted = UFUNCS.get(name, getattr(np, name, None))(*args)
+    got = evaluate(f"c{name}", *args)
+    for g, w in ((got.real, wanted.real), (got.imag, wanted.imag)):
+        tiny = (np.abs(g) < 1e-4) & (np.abs(w) < 1e-4) & ((g != 0) | (w != 0))
+        if name == "pow":
+            g, w = g + 0.0, w + 0.0  # the sign of a zero is an accident of NumPy's divisions
+            g, w = np.where(g == 0, 0.0, g), np.where(w == 0, 0.0, w)
+        assert_same(g[~tiny], w[~tiny])
