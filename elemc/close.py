@@ -131,6 +131,8 @@ class _Closing:
         if where is not None:
             where = align(cast(where, np.dtype(bool)), arg.ndim, self.order)
         options = dict(node.options)
+        if "program" in options:  # closed already
+            return node.rebuild(tuple(self.new[c] for c in node.children))
         if isinstance(node.acc, Composite):
             return self._expand(node.acc, arg, node.axes, initial, where, options)
         options.pop("ties", None)  # concerns gradients only

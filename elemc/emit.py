@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import ops
+from .coalesce import walk
 from .dtypes import ctype, literal
 from .nest import (
     Assign,
@@ -28,6 +29,8 @@ from .nest import (
     Statement,
     Write,
     bodies,
+    statements,
+    values_of,
 )
 from .specialize import Access, Affine, Convert, Extent, Literal, Load, Op, Operand, Position, Value
 from .templating import environment
@@ -35,10 +38,12 @@ from .templating import environment
 PRIMARY = 16
 CAST = 14
 LANE_BYTES = 256  # of all the lanes of one fold
-STRIP = 256
+STRIP_BYTES = 512  # of the states of one fold in a strip: they stay in registers
+WIDE_BYTES = 4096  # the same where computing hides the traffic: long rows suit the prefetcher
+HEAVY = 15  # the cost of an element from which on computing hides the traffic
 BLOCK = 4096  # elements of a row between two steps of its tree
 ROWS = 64  # rows of a strip between two steps of its tree
-TREE = 48  # levels: more than memory can hold
+TREE = 40  # levels: more than memory can hold
 
 Text = tuple[str, int]  # an expression and its precedence
 
@@ -116,7 +121,10 @@ class _Emitter:
         self.macros: set[str] = set()
         self.trees: dict[str, dict[str, str]] = {}
         self.checks = False
-        self.lanes = 0
+        self.lanes = self.strip = 0
+        self.mentioned: set[str] = set()
+        self.wide = any(_cost(s.body) >= HEAVY for phase in kernel.phases
+                        for s in statements(phase.body) if isinstance(s, Blocks) and s.strip)
 
     # -- the whole kernel --------------------------------------------------------------------
 
@@ -149,7 +157,7 @@ class _Emitter:
         env = environment()
         texts += [env.get_template("tree.c.j2").render(**t) for t in self.trees.values()]
         macros = [MACROS[m] for m in MACROS if m in self.macros]
-        constants = {"LANES": self.lanes, "STRIP": STRIP, "BLOCK": BLOCK, "ROWS": ROWS, "TREE": TREE}
+        constants = {"LANES": self.lanes, "STRIP": self.strip, "BLOCK": BLOCK, "ROWS": ROWS, "TREE": TREE}
         used = [f"{k} = {v}" for k, v in constants.items() if k in self.macros]
         if used:
             macros.append(f"enum {{ {', '.join(used)} }};")
@@ -198,6 +206,7 @@ class _Emitter:
 
     def var(self, axis: str) -> str:
         """The C variable that counts along a loop axis."""
+        self.mentioned.add(axis)
         return f"i{self.digit[axis]}"
 
     def use(self, operand: int, access: Access, written: bool = False) -> _Use:
@@ -313,11 +322,8 @@ class _Emitter:
 
     def place(self, element: Element) -> str:
         """The index of an element of a buffer or local array."""
-        if element.at == "lane":
-            return "l"
         if element.at is not None:
-            k = self.digit[element.at]
-            return f"i{k} - b{k}"
+            return "l"
         text = ""
         for axis in element.dims:
             if text:
@@ -337,7 +343,8 @@ class _Emitter:
                 return {"kind": "let", "name": item.name, "value": self.text(item.value),
                         "type": self.type(item.value.dtype)}
             case Local():
-                self.macros |= {"STRIP"} if item.strip else set()
+                if item.strip:
+                    self.need_strip(item.dtype)
                 return {"kind": "local", "name": item.name + ("[STRIP]" if item.strip else ""),
                         "type": self.type(item.dtype)}
             case Assign():
@@ -396,19 +403,28 @@ class _Emitter:
     def loop(self, item: Loop, begin: str, end: str) -> dict[str, Any]:
         """A plain loop, a loop over strips, or a loop over one strip."""
         k = self.digit[item.axis]
-        start, stop = "0", self.extent(item.axis)
+        view: dict[str, Any] = {
+            "kind": "loop", "var": f"i{k}", "start": "0", "stop": self.extent(item.axis),
+            "base": f"b{k}", "width": f"w{k}", "independent": item.independent}
         if item.kind.startswith("parallel"):
-            start, stop = begin, end
-        if item.kind == "lane":
-            start, stop = f"b{k}", f"e{k}"
+            view |= {"start": begin, "stop": end}
         if item.independent:
             self.macros.add("INDEPENDENT")
-        view = {"kind": "loop", "var": f"i{k}", "start": start, "stop": stop, "base": f"b{k}",
-                "end": f"e{k}", "independent": item.independent}
         if item.kind.endswith("strip"):
             self.macros.add("STRIP")
             view["kind"] = "strip"
-        return view | {"body": self.body(item.body)}
+        outer, self.mentioned = self.mentioned, set()
+        view["body"] = self.body(item.body)
+        if item.kind == "lane":
+            view |= {"kind": "lane", "index": item.axis in self.mentioned}
+        self.mentioned |= outer
+        return view
+
+    def need_strip(self, dtype: np.dtype) -> None:
+        """Make strips narrow enough for arrays of `dtype`."""
+        self.macros.add("STRIP")
+        fits = (WIDE_BYTES if self.wide else STRIP_BYTES) // max(4, dtype.itemsize)
+        self.strip = min(self.strip or fits, fits)
 
     def fold(self, fold: LaneFold, item: LaneLoop | Blocks) -> dict[str, Any]:
         """What the templates need to fold one accumulator."""
@@ -417,12 +433,17 @@ class _Emitter:
         view = {"name": fold.name, "kind": fold.kind, "type": self.type(fold.dtype), "tree":
                 fold.tree, "helper": helper, "neutral": self.text(fold.neutral), "part": fold.part,
                 "merge_lanes": self.merge(fold, f"{fold.name}_lane[l]", f"{fold.name}_lane[l + half]"),
-                "merge_block": self.merge(fold, fold.name, f"{fold.name}_lane[0]")}
+                "merge_block": self.merge(fold, fold.name, f"{fold.name}_lane[0]"),
+                "merge_top": self.merge(fold, f"{fold.name}_tree[{item.folds[0].name}_top - 1]",
+                                        fold.name),
+                "identity": self.text(fold.identity)}
         if isinstance(item, Blocks) and fold.part:
-            at = "" if item.strip is None else self.at(item.strip)
+            at = "" if item.strip is None else "[l]"
             view["merge_part"] = self.merge(fold, fold.name + at, fold.part + at)
+            view["merge_block"] = view["merge_part"]
         if fold.tree:
             self.macros.add("TREE")
+        if fold.tree and isinstance(item, Blocks) and item.strip is not None:
             self.trees[helper] = {"helper": helper, "type": view["type"], "merge": merge,
                                   "identity": self.text(fold.identity)}
         return view
@@ -430,10 +451,6 @@ class _Emitter:
     def merge(self, fold: LaneFold, a: str, b: str) -> str:
         """The merge expression over the states named `a` and `b`."""
         return self.text(_renamed(fold.merge, {"a": a, "b": b}))
-
-    def at(self, strip: str) -> str:
-        k = self.digit[strip]
-        return f"[i{k} - b{k}]"
 
     def lane_loop(self, item: LaneLoop) -> dict[str, Any]:
         """A row in lanes."""
@@ -443,29 +460,47 @@ class _Emitter:
         self.lanes = max(self.lanes, LANE_BYTES // widest)
         self.macros |= {"LANES"} | ({"BLOCK"} if tree else set())
         name = item.folds[0].name
-        return {"kind": "lanes", "var": f"i{k}", "stop": self.extent(item.axis), "tree": tree,
+        view = {"kind": "lanes", "var": f"i{k}", "stop": self.extent(item.axis), "tree": tree,
                 "row": f"j{k}", "base": f"b{k}", "end": f"e{k}", "count": f"{name}_count",
-                "folds": [self.fold(f, item) for f in item.folds], "body": self.body(item.body)}
+                "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],
+                "body": self.body(item.body)}
+        return view | self.joined(view["folds"])
 
     def blocks(self, item: Blocks) -> dict[str, Any]:
         """An outer folded axis."""
         k = self.digit[item.axis]
-        strip = None
+        name = item.folds[0].name
+        width = "1" if item.strip is None else f"w{self.digit[item.strip]}"
         if item.strip is not None:
-            d = self.digit[item.strip]
-            strip = {"var": f"i{d}", "base": f"b{d}", "end": f"e{d}"}
-            self.macros.add("STRIP")
+            for fold in item.folds:
+                self.need_strip(fold.dtype)
         direct = all(f.part is None for f in item.folds)
         tree = any(f.tree for f in item.folds)
         if direct and tree:
             self.macros.add("ROWS")
-        return {"kind": "blocks", "var": f"i{k}", "stop": self.extent(item.axis), "strip": strip,
-                "direct": direct, "tree": tree, "base": f"b{k}", "end": f"e{k}",
-                "count": f"{item.folds[0].name}_count", "array": "[STRIP]" if strip else "",
-                "times": " * STRIP" if strip else "", "address": "" if strip else "&",
-                "at": self.at(item.strip) if item.strip else "",
-                "width": f"{strip['end']} - {strip['base']}" if strip else "1",
-                "folds": [self.fold(f, item) for f in item.folds], "body": self.body(item.body)}
+        view = {"kind": "blocks", "var": f"i{k}", "stop": self.extent(item.axis), "tree": tree,
+                "strip": item.strip is not None, "wide": self.wide, "direct": direct, "base": f"b{k}", "end": f"e{k}",
+                "count": f"i{k}" if not direct else f"{name}_count", "top": f"{name}_top",
+                "width": width, "folds": [self.fold(f, item) for f in item.folds],
+                "body": self.body(item.body)}
+        if direct and tree:
+            self.macros.add("ROWS")
+        return view | self.joined(view["folds"])
+
+    def joined(self, folds: Sequence[dict[str, Any]]) -> dict[str, str]:
+        """Assignments to all folds at once, as comma expressions."""
+        trees = [f for f in folds if f["tree"]]
+        return {
+            "set_lanes": ", ".join(f"{f['name']}_lane[l] = {f['neutral']}" for f in folds),
+            "merge_lanes": ", ".join(f"{f['name']}_lane[l] = {f['merge_lanes']}" for f in folds),
+            "merge_top": ", ".join(f"{f['name']} = {f['merge_top']}" for f in trees),
+            "set_strip": ", ".join(f"{f['name']}[l] = {f['neutral']}" for f in folds),
+            "set_trees": ", ".join(f"{f['name']}[l] = {f['neutral']}" for f in trees)}
+
+
+def _cost(body: Sequence[Statement]) -> int:
+    """About how many additions one turn of a loop is worth."""
+    return sum(v.op.cost for s in statements(body) for v in walk(values_of(s)) if isinstance(v, Op))
 
 
 def _renamed(value: Value, names: dict[str, str]) -> Value:

@@ -32,10 +32,11 @@ _WAYS: dict[str, tuple[str, str]] = {
 SIMD: frozenset[str] = frozenset(name for name, ways in _WAYS.items() if "libmvec" in ways)
 """The functions that have vector variants."""
 
-COMPLEX: frozenset[str] = frozenset(
-    "exp log sqrt sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh pow log1p expm1"
-    .split()
-)
+# Which libm computes well, and which are computed in the template.
+_COMPLEX_LIBM = "exp log sqrt sin cos sinh cosh asin acos atan asinh acosh atanh".split()
+_COMPLEX_OWN = "tan tanh pow log1p expm1".split()
+
+COMPLEX: frozenset[str] = frozenset(_COMPLEX_LIBM + _COMPLEX_OWN)
 """Base names of the complex functions: `exp` is `elemc_cexp` and `elemc_cexpf`."""
 
 
@@ -46,5 +47,4 @@ def source() -> str:
     It is compiled with `-DELEMC_LIBMVEC=1` where gcc and glibc's libmvec are there, else 0.
     """
     template = environment().get_template("mathlib.c.j2")
-    wrapped = [f"c{name}" for name in sorted(COMPLEX - {"pow", "log1p", "expm1"})]
-    return template.render(functions=FUNCTIONS, ways=_WAYS, complexes=wrapped)
+    return template.render(functions=FUNCTIONS, ways=_WAYS, complexes=_COMPLEX_LIBM)

@@ -49,10 +49,16 @@ def roots(spec: Specialized) -> list[Root]:
         if isinstance(value, Fold):
             found.append(Root(value, _fold_order(value, spec), frozenset(value.over),
                               _needs(value.args)))
+    folds = {r.of: r for r in found}
     for store in spec.stores:
         order = memory_order(store.access, spec.operands[store.operand])
-        found.append(Root(store, order, frozenset(), _needs(
-            [store.value] if store.mask is None else [store.value, store.mask])))
+        needs = _needs([store.value] if store.mask is None else [store.value, store.mask])
+        for need in needs:  # what a strip computes, the same strip stores
+            kept = tuple(a for a in folds[need].order if a not in need.over)
+            if {a.rstrip("/") for a in kept} == set(order):
+                order = kept
+                break
+        found.append(Root(store, order, frozenset(), needs))
     return found
 
 
