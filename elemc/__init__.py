@@ -5,14 +5,11 @@ See the README for a tour, and `elemc.compiler` for the stages of the compiler.
 
 from .accumulators import ACCUMULATORS as _ACCUMULATORS
 from .accumulators import Accumulator
-from .array import (
-    Array,
-    accumulate,
+from .array import Array, accumulate, array, clip
+from .constructors import (
     align,
     arange,
-    array,
     astype,
-    clip,
     constant,
     expand_dims,
     expand_to,

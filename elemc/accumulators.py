@@ -84,6 +84,11 @@ class Accumulator:
     def __repr__(self) -> str:
         return f"<elemc accumulator {self.name}>"
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if ACCUMULATORS.get(self.name) is self:
+            return accumulator, (self.name,)
+        return object.__reduce_ex__(self, protocol)
+
 
 @dataclass(frozen=True, eq=False)
 class Composite:
@@ -99,6 +104,11 @@ class Composite:
 
     def __repr__(self) -> str:
         return f"<elemc accumulator {self.name}>"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if ACCUMULATORS.get(self.name) is self:
+            return accumulator, (self.name,)
+        return object.__reduce_ex__(self, protocol)
 
 
 def _first(better: Callable[[Any, Any], Any]) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -24,11 +24,9 @@ from .graph import (
     Captured,
     Cast,
     Const,
-    ExpandTo,
     FrozenArray,
     Index,
     Input,
-    Iota,
     Node,
     Only,
     Pick,
@@ -210,7 +208,7 @@ class Array:
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         if order is None or order == ():
             order = range(self.ndim)[::-1]
-        places = [_axis(a, self.ndim) for a in order]
+        places = [axis_of(a, self.ndim) for a in order]
         if sorted(places) != list(range(self.ndim)):
             raise AxisError(f"axes {tuple(order)} are no permutation of {self.ndim} axes")
         return Array(_noted(make(Index, self.node, tuple(
@@ -219,7 +217,7 @@ class Array:
     def swapaxes(self, axis1: int, axis2: int) -> Array:
         """The array with two axes exchanged."""
         order = list(range(self.ndim))
-        a, b = _axis(axis1, self.ndim), _axis(axis2, self.ndim)
+        a, b = axis_of(axis1, self.ndim), axis_of(axis2, self.ndim)
         order[a], order[b] = order[b], order[a]
         return self.transpose(order)
 
@@ -292,7 +290,8 @@ def _integer(value: Any, what: str) -> int:
                            "gather; use slices, or elemc.where with a mask")
 
 
-def _axis(axis: Any, ndim: int) -> int:
+def axis_of(axis: Any, ndim: int) -> int:
+    """`axis` as a place from 0 to `ndim - 1`."""
     try:
         place = int(axis)
     except TypeError:
@@ -307,7 +306,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(ndim))
     listed = axis if isinstance(axis, (tuple, list)) else (axis,)
-    axes = tuple(sorted(_axis(a, ndim) for a in listed))
+    axes = tuple(sorted(axis_of(a, ndim) for a in listed))
     if len(set(axes)) < len(axes):
         raise AxisError(f"axis {axis} names an axis twice")
     return axes
@@ -435,118 +434,8 @@ def array(name: str | None, ndim: int, dtype: Any = "float64") -> Array:
     return new_input(name or f"x{next(_count)}", ndim, dtype)
 
 
-def scalar(name: str | None = None, dtype: Any = "float64") -> Array:
-    """An input of rank 0."""
-    return array(name, 0, dtype)
-
-
-def vector(name: str | None = None, dtype: Any = "float64") -> Array:
-    """An input of rank 1."""
-    return array(name, 1, dtype)
-
-
-def matrix(name: str | None = None, dtype: Any = "float64") -> Array:
-    """An input of rank 2."""
-    return array(name, 2, dtype)
-
-
-def tensor3(name: str | None = None, dtype: Any = "float64") -> Array:
-    """An input of rank 3."""
-    return array(name, 3, dtype)
-
-
-def tensor4(name: str | None = None, dtype: Any = "float64") -> Array:
-    """An input of rank 4."""
-    return array(name, 4, dtype)
-
-
-def constant(value: Any, dtype: Any = None) -> Array:
-    """A constant; Python numbers without `dtype` are weak, as NumPy has it."""
-    if dtype is not None:
-        value = np.asarray(value, dtype_of(dtype))
-        value = value[()] if value.ndim == 0 else value
-    return Array(as_node(value))
-
-
-def align(x: Any, order: str) -> Array:
-    """`x`, aligned by `order` ("f" or "c") in the operation that consumes it."""
-    if order not in ("c", "f"):
-        raise ArgumentError(f"unknown order {order!r}: it is 'f' or 'c'")
-    return Array(_noted(make(Align, as_node(x), order)))
-
-
-def where(condition: Any, x: Any, y: Any) -> Array:
-    """`x` where the condition holds, else `y`."""
-    return apply("where", condition, x, y)
-
-
 def clip(x: Any, min: Any = None, max: Any = None) -> Array:
     """`x` limited to [min, max]; None: no limit."""
     if min is not None:
         x = apply("maximum", x, min)
     return x if max is None else apply("minimum", x, max)
-
-
-def astype(x: Any, dtype: Any) -> Array:
-    """`x` converted to `dtype`."""
-    return Array(as_node(x)).astype(dtype)
-
-
-def length(x: Array) -> Array:
-    """The size of the first axis, as a symbolic integer."""
-    if not x.ndim:
-        raise AxisError("an array of rank 0 has no length")
-    return x.shape[0]
-
-
-def expand_to(x: Any, like: Array) -> Array:
-    """`x` stretched to the shape of `like`."""
-    return Array(_noted(make(ExpandTo, as_node(x), like.node)))
-
-
-def full_like(x: Array, value: Any, dtype: Any = None) -> Array:
-    """`value` in the shape of `x`, in the dtype of `x` unless another is given."""
-    dtype = x.dtype if dtype is None else dtype_of(dtype)
-    if dtype is None:
-        raise DtypeError("full_like needs dtype=: that of its argument is not known yet")
-    return expand_to(Array(as_node(value)).astype(dtype), x)
-
-
-def zeros_like(x: Array, dtype: Any = None) -> Array:
-    """Zeros in the shape of `x`."""
-    return full_like(x, 0, dtype)
-
-
-def ones_like(x: Array, dtype: Any = None) -> Array:
-    """Ones in the shape of `x`."""
-    return full_like(x, 1, dtype)
-
-
-def arange(size: Array) -> Array:
-    """The integers below `size`, which is the size of an axis, `x.shape[i]`."""
-    node = as_node(size)
-    if not isinstance(node, Size):
-        raise UnsupportedError("arange takes the size of an axis, arange(x.shape[i]): scale and "
-                               "shift the result for another start or step")
-    return Array(_noted(make(Iota, node)))
-
-
-def moveaxis(x: Array, source: int, destination: int) -> Array:
-    """`x` with one axis moved to another place."""
-    order = [a for a in range(x.ndim) if a != _axis(source, x.ndim)]
-    order.insert(_axis(destination, x.ndim), _axis(source, x.ndim))
-    return x.transpose(order)
-
-
-def expand_dims(x: Array, axis: int | Sequence[int]) -> Array:
-    """`x` with new axes of size 1."""
-    listed = (axis,) if isinstance(axis, int) else tuple(axis)
-    ndim = x.ndim + len(listed)
-    new = axes_of(listed, ndim)
-    return x[tuple(None if a in new else slice(None) for a in range(ndim))]
-
-
-def flip(x: Array, axis: int | Iterable[int] | None = None) -> Array:
-    """`x` reversed along the given axes."""
-    axes = axes_of(axis if axis is None or isinstance(axis, int) else tuple(axis), x.ndim)
-    return x[tuple(slice(None, None, -1) if a in axes else slice(None) for a in range(x.ndim))]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import keyword
-import re
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
@@ -16,6 +14,7 @@ import numpy as np
 from . import compiler, modes, runtime
 from .array import Array, as_node, formula
 from .close import settle
+from .cnames import c_names, identifier, output_names
 from .coalesce import Signature
 from .compiler import Closed, Compiled
 from .dtypes import dtype_of
@@ -23,6 +22,7 @@ from .errors import ArgumentError, DtypeError, FallbackWarning, ShapeError
 from .graph import Cast, Graph, Input, Node, make
 from .interp import interpret
 from .maps import Misfit, explain, run_extents
+from .portable import portable
 from .toolchain import fallback, find_toolchain
 
 REQS = ("write", "add", "null")
@@ -106,8 +106,8 @@ class Function:
         self.name = self.__name__ = name
         self._structure = structure
         self._check_inputs()
-        self.input_names = _c_names([i.name for i in graph.inputs])
-        self.output_names = _output_names(len(graph.outputs), self.input_names)
+        self.input_names = c_names([i.name for i in graph.inputs])
+        self.output_names = output_names(len(graph.outputs), self.input_names)
         self._closed: dict[tuple[np.dtype, ...], Closed] = {}
         self._compiled: dict[Any, Compiled] = {}
         self._by_signature: dict[Any, Compiled] = {}
@@ -169,7 +169,7 @@ class Function:
         return "\n".join(lines)
 
     def __reduce__(self) -> Any:
-        return make_function, (self.graph, self.order, self.modes, self.single, self.name,
+        return make_function, (portable(self.graph), self.order, self.modes, self.single, self.name,
                                self.__doc__, self._structure, self.contract, self.reassociate)
 
     def __copy__(self) -> Function:
@@ -289,7 +289,7 @@ class Function:
                 known: dict[Node, np.dtype] = {
                     i: d for i, d in zip(self.graph.inputs, dtypes, strict=True) if d is not None}
                 closed = self._closed[dtypes] = compiler.close_function(  # type: ignore[index]
-                    _identifier(self.name), self.graph, self.order, self.modes, self.input_names,
+                    identifier(self.name), self.graph, self.order, self.modes, self.input_names,
                     self.output_names, known)
         return closed
 
@@ -493,44 +493,3 @@ def _same(a: np.ndarray, b: np.ndarray) -> bool:
 
 def _spec(node: Node) -> str:
     return f"{node.dtype or 'any'}[{node.ndim}]"
-
-
-RESERVED = re.compile(r"(begin|end|phase|status|tune|[abcijnpsw]|([abceijnt]|acc|row|buffer)\d+|"
-                      r"(elemc|kernel)_.*|_.*|.*_(p|v|s\d+|\d+)|l|half|[fc]?(32|64)|int|long|main)$")
-C_WORDS = set(("auto break case char const continue default do double else enum extern float for "
-               "goto if inline int long register restrict return short signed sizeof static "
-               "struct switch typedef union unsigned void volatile while asm typeof where "
-               "complex64 complex128 bool_t AT SIMD PURE INDEPENDENT LANES STRIP BLOCK ROWS TREE "
-               "linux unix").split()) | {f"{u}int{b}_t" for u in ("", "u") for b in (8, 16, 32, 64)}
-
-
-def _identifier(name: str) -> str:
-    """`name` as a C identifier."""
-    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return plain if plain and not plain[0].isdigit() else f"_{plain}"
-
-
-def _c_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Names that are harmless in C, all different, as close to the user's as that allows."""
-    taken: set[str] = set()
-    result = []
-    for name in names:
-        plain = _identifier(name)
-        if plain in C_WORDS or keyword.iskeyword(plain) or RESERVED.match(plain):
-            plain = f"{plain.lstrip('_')}_in"
-        base, number = plain, 1
-        while plain in taken:
-            number += 1
-            plain = f"{base}_in{number}"
-        taken.add(plain)
-        result.append(plain)
-    return tuple(result)
-
-
-def _output_names(count: int, taken: Sequence[str]) -> tuple[str, ...]:
-    """z, or z0, z1, ...; with another letter if an input has that name."""
-    for letter in ("z", "out", "result", "output_of_elemc"):
-        names = (letter,) if count == 1 else tuple(f"{letter}{k}" for k in range(count))
-        if not set(names) & set(taken):
-            return names
-    raise AssertionError("no name is left for the outputs")

@@ -25,55 +25,15 @@ Nodes are frozen and interned: equal means identical, so common subexpressions a
 
 from __future__ import annotations
 
-import sys
-import threading
-import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-_interned: weakref.WeakValueDictionary[Any, Node] = weakref.WeakValueDictionary()
-_interning = threading.Lock()
-_sources: weakref.WeakKeyDictionary[Node, str] = weakref.WeakKeyDictionary()
-_PACKAGE = str(Path(__file__).parent)
-
-N = TypeVar("N", bound="Node")
-
-
-class Node:
-    """One value of a graph.  Make nodes with `make`, which interns them."""
-
-    __slots__ = ("__weakref__",)
-    ndim: int
-    dtype: np.dtype | None
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        """The nodes this one is computed from, in a fixed order."""
-        return ()
-
-    def rebuild(self, children: tuple[Node, ...]) -> Node:
-        """This node over other children."""
-        return self
-
-
-def make(cls: type[N], *args: Any) -> N:
-    """The one node of class `cls` with these fields."""
-    key = (cls, *args)
-    with _interning:
-        node = _interned.get(key)
-        if node is None:
-            node = _interned[key] = cls(*args)
-    return node  # type: ignore[return-value]
-
-
-def node_class(cls: type[N]) -> type[N]:
-    """Declare a node class: a frozen dataclass compared by identity."""
-    return dataclass(frozen=True, eq=False, repr=False, slots=True, weakref_slot=False)(cls)
+from .node import FrozenArray, Node, carry_source, make, node_class, note_source, source_of
+from .node import sources as _sources
 
 
 @node_class
@@ -325,15 +285,6 @@ class Align(Node):
         return make(Align, children[0], self.order)
 
 
-class FrozenArray:
-    """A read-only C-contiguous copy of an array, compared by identity."""
-
-    def __init__(self, array: np.ndarray) -> None:
-        self.data = np.array(array, order="C", copy=True, subok=False)
-        self.data = self.data.astype(self.data.dtype.newbyteorder("="), copy=False)
-        self.data.flags.writeable = False
-
-
 def const(value: object, dtype: np.dtype | None = None, weak: bool = False) -> Const:
     """A constant of `dtype` (default: the value's own)."""
     scalar = np.asarray(value, dtype)
@@ -441,23 +392,8 @@ def _unflatten(rows: list[Any], inputs: list[int], outputs: list[int]) -> Graph:
     return Graph(tuple(nodes[i] for i in inputs), tuple(nodes[o] for o in outputs))  # type: ignore[misc]
 
 
-def note_source(node: Node) -> None:
-    """Remember the user's line that made `node`: the nearest frame outside of this package."""
-    if node in _sources:
-        return
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back  # type: ignore[assignment]
-    if frame is not None:
-        _sources[node] = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
-def carry_source(old: Node, new: Node) -> None:
-    """Let `new`, which stands for `old`, point to the same line."""
-    if new is not old and old in _sources:
-        _sources.setdefault(new, _sources[old])
-
-
-def source_of(node: Node) -> str | None:
-    """`file:line` of the user's code that made `node`, if known."""
-    return _sources.get(node)
+__all__ = [
+    "Accumulate", "Align", "Apply", "Axis", "Captured", "Cast", "Const", "ExpandTo", "FrozenArray",
+    "Graph", "Index", "Input", "Iota", "Node", "Only", "Pick", "Size", "carry_source", "const",
+    "is_const", "make", "note_source", "source_of", "toposort",
+]

@@ -32,9 +32,9 @@ _WAYS: dict[str, tuple[str, str]] = {
 SIMD: frozenset[str] = frozenset(name for name, ways in _WAYS.items() if "libmvec" in ways)
 """The functions that have vector variants."""
 
-# Which libm computes well, and which are computed in the template.
-_COMPLEX_LIBM = "exp log sqrt sin cos sinh cosh asin acos atan asinh acosh atanh".split()
-_COMPLEX_OWN = "tan tanh pow log1p expm1".split()
+# Those that libm computes well, and those computed in the template.
+_COMPLEX_LIBM = "exp log sqrt sin cos sinh cosh asin acos asinh acosh".split()
+_COMPLEX_OWN = "tan tanh atan atanh pow log1p expm1".split()
 
 COMPLEX: frozenset[str] = frozenset(_COMPLEX_LIBM + _COMPLEX_OWN)
 """Base names of the complex functions: `exp` is `elemc_cexp` and `elemc_cexpf`."""

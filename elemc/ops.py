@@ -12,11 +12,12 @@ import numpy as np
 from .dtypes import CTYPES, ctype
 from .errors import ArgumentError
 from .mathlib import COMPLEX, FUNCTIONS, SIMD
-from .ops_base import CALL, CCode, ScalarOp, code_of, is_helper
+from .ops_base import CALL, TABLE, CCode, ScalarOp, code_of, is_helper
 from .ops_table import ROWS
 from .templating import environment
 
-OPS: dict[str, ScalarOp] = {row.name: row for row in ROWS}
+OPS: dict[str, ScalarOp] = TABLE
+OPS.update((row.name, row) for row in ROWS)
 UFUNCS: dict[np.ufunc, ScalarOp] = {
     row.numpy: row for row in ROWS if isinstance(row.numpy, np.ufunc)}
 UFUNCS |= {np.degrees: OPS["rad2deg"], np.radians: OPS["deg2rad"]}

@@ -134,14 +134,18 @@ class ScalarOp:
     def __repr__(self) -> str:
         return f"<elemc op {self.name}>"
 
-    def __reduce__(self) -> Any:
-        return _by_name, (self.name,)
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if TABLE.get(self.name) is self:
+            return row, (self.name,)
+        return object.__reduce_ex__(self, protocol)
 
 
-def _by_name(name: str) -> ScalarOp:
-    from .ops import OPS  # the table is made of what this module defines
+TABLE: dict[str, ScalarOp] = {}  # what `ops.OPS` is
 
-    return OPS[name]
+
+def row(name: str) -> ScalarOp:
+    """The operation of that name."""
+    return TABLE[name]
 
 
 def code_of(text: str, precedence: int = CALL) -> CCode:

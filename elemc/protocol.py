@@ -7,15 +7,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .accumulators import ACCUMULATORS
-from .array import (
-    PYTHON_NUMBERS,
-    Array,
-    accumulate,
-    apply,
+from .array import PYTHON_NUMBERS, Array, accumulate, apply, axes_of, clip
+from .constructors import (
     astype,
-    axes_of,
-    clip,
     expand_dims,
     flip,
     full_like,

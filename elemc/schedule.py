@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .coalesce import walk
-from .graph import Apply, Cast, Const, Graph
 from .nest import (
     Assign,
     Blocks,
@@ -28,7 +26,6 @@ from .nest import (
     Kernel,
     LaneFold,
     LaneLoop,
-    Let,
     Local,
     Loop,
     Named,
@@ -36,9 +33,9 @@ from .nest import (
     Statement,
     Write,
 )
-from .order import Root, roots
 from .ops import OPS
-from .scope import Scope
+from .order import Root, roots
+from .scope import Scope, inline
 from .specialize import Convert, Fold, Literal, Load, Op, Specialized, Store, Value
 
 SELECT = OPS["where"]
@@ -381,27 +378,6 @@ class _Scheduler:
     def position(self, fold: Fold) -> Value:
         """The index of an element among those folded, in C order."""
         return FoldIndex(frozenset(fold.over), np.dtype(np.int64), fold.over)
-
-
-def inline(graph: Graph, args: Sequence[Value]) -> list[Value]:
-    """The outputs of a closed graph of scalars, as values over `args`."""
-    values: dict[object, Value] = dict(zip(graph.inputs, args, strict=True))
-    for node in graph.nodes:
-        if node in values:
-            continue
-        below = [values[c] for c in node.children]
-        axes = frozenset[str]().union(*(v.axes for v in below))
-        match node:
-            case Const():
-                values[node] = Literal(axes, node.dtype, node.value)
-            case Cast():
-                values[node] = Convert(axes, node.dtype, below[0])
-            case Apply():
-                assert node.dtype is not None
-                values[node] = Op(axes, node.dtype, node.op, tuple(below))
-            case _:
-                values[node] = below[0]  # an index between scalars
-    return [values[o] for o in graph.outputs]
 
 
 def _next(root: Root, bound: Sequence[str]) -> str | None:

@@ -6,12 +6,11 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from .array import Array, apply
+from .array import Array, apply, as_node, new_input
 from .errors import ArgumentError
-from .function import make_function
-from .array import as_node, new_input
 from .graph import Graph
 from .ops import user_op
+from .portable import substitute
 
 
 def scalar_op(name: str, fn: Callable[..., Any] | None = None, *, c: str | None = None,
@@ -67,26 +66,11 @@ class UserOp:
         if len(operands) != self.arity:
             raise ArgumentError(f"{self.__name__} takes {self.arity} operands, {len(operands)} were given")
         if not any(isinstance(o, Array) for o in operands):
-            from .tracing import compile  # a function of arrays is compiled like any other
-
             return compile(self, name=self.__name__)(*operands)
         if self.op is not None:
             return apply(self.op, *operands)
-        return substitute(self.graph, operands)
+        assert self.graph is not None
+        return substitute(self.graph, operands)[0]
 
     def __repr__(self) -> str:
         return f"<elemc scalar_op {self.__name__}>"
-
-
-def substitute(graph: Any, operands: Any) -> Array:
-    """The output of an elementwise graph of scalars, on operands of any rank."""
-    new = dict(zip(graph.inputs, map(as_node, operands), strict=True))
-    for node in graph.nodes:
-        if node not in new:
-            below = tuple(new[c] for c in node.children)
-            new[node] = apply(node.op, *map(Array, below)).node if hasattr(node, "op") else (
-                node if below == node.children else node.rebuild(below))
-    return Array(new[graph.outputs[0]])
-
-
-__all__ = ["UserOp", "make_function", "scalar_op"]

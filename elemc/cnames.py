@@ -1,0 +1,47 @@
+"""Names that are harmless in C."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Sequence
+
+RESERVED = re.compile(r"(begin|end|phase|status|tune|[abcijnpsw]|([abceijnt]|acc|row|buffer)\d+|"
+                      r"(elemc|kernel)_.*|_.*|.*_(p|v|s\d+|\d+)|l|half|[fc]?(32|64)|int|long|main)$")
+C_WORDS = set(("auto break case char const continue default do double else enum extern float for "
+               "goto if inline int long register restrict return short signed sizeof static "
+               "struct switch typedef union unsigned void volatile while asm typeof where "
+               "complex64 complex128 bool_t AT SIMD PURE INDEPENDENT LANES STRIP BLOCK ROWS TREE "
+               "linux unix").split()) | {f"{u}int{b}_t" for u in ("", "u") for b in (8, 16, 32, 64)}
+
+
+def identifier(name: str) -> str:
+    """`name` as a C identifier."""
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return plain if plain and not plain[0].isdigit() else f"_{plain}"
+
+
+def c_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Names that are harmless in C, all different, as close to the user's as that allows."""
+    taken: set[str] = set()
+    result = []
+    for name in names:
+        plain = identifier(name)
+        if plain in C_WORDS or keyword.iskeyword(plain) or RESERVED.match(plain):
+            plain = f"{plain.lstrip('_')}_in"
+        base, number = plain, 1
+        while plain in taken:
+            number += 1
+            plain = f"{base}_in{number}"
+        taken.add(plain)
+        result.append(plain)
+    return tuple(result)
+
+
+def output_names(count: int, taken: Sequence[str]) -> tuple[str, ...]:
+    """z, or z0, z1, ...; with another letter if an input has that name."""
+    for letter in ("z", "out", "result", "output_of_elemc"):
+        names = (letter,) if count == 1 else tuple(f"{letter}{k}" for k in range(count))
+        if not set(names) & set(taken):
+            return names
+    raise AssertionError("no name is left for the outputs")

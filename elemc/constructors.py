@@ -1,0 +1,128 @@
+"""Symbolic arrays made from nothing or from others: inputs, constants, shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .array import Array, apply, array, as_node, axes_of, axis_of
+from .dtypes import dtype_of
+from .errors import ArgumentError, AxisError, DtypeError, UnsupportedError
+from .graph import Align, ExpandTo, Iota, Node, Size, make, note_source
+
+
+def _noted(node: Node) -> Node:
+    note_source(node)
+    return node
+
+
+def scalar(name: str | None = None, dtype: Any = "float64") -> Array:
+    """An input of rank 0."""
+    return array(name, 0, dtype)
+
+
+def vector(name: str | None = None, dtype: Any = "float64") -> Array:
+    """An input of rank 1."""
+    return array(name, 1, dtype)
+
+
+def matrix(name: str | None = None, dtype: Any = "float64") -> Array:
+    """An input of rank 2."""
+    return array(name, 2, dtype)
+
+
+def tensor3(name: str | None = None, dtype: Any = "float64") -> Array:
+    """An input of rank 3."""
+    return array(name, 3, dtype)
+
+
+def tensor4(name: str | None = None, dtype: Any = "float64") -> Array:
+    """An input of rank 4."""
+    return array(name, 4, dtype)
+
+
+def constant(value: Any, dtype: Any = None) -> Array:
+    """A constant; Python numbers without `dtype` are weak, as NumPy has it."""
+    if dtype is not None:
+        value = np.asarray(value, dtype_of(dtype))
+        value = value[()] if value.ndim == 0 else value
+    return Array(as_node(value))
+
+
+def align(x: Any, order: str) -> Array:
+    """`x`, aligned by `order` ("f" or "c") in the operation that consumes it."""
+    if order not in ("c", "f"):
+        raise ArgumentError(f"unknown order {order!r}: it is 'f' or 'c'")
+    return Array(_noted(make(Align, as_node(x), order)))
+
+
+def where(condition: Any, x: Any, y: Any) -> Array:
+    """`x` where the condition holds, else `y`."""
+    return apply("where", condition, x, y)
+
+
+def astype(x: Any, dtype: Any) -> Array:
+    """`x` converted to `dtype`."""
+    return Array(as_node(x)).astype(dtype)
+
+
+def length(x: Array) -> Array:
+    """The size of the first axis, as a symbolic integer."""
+    if not x.ndim:
+        raise AxisError("an array of rank 0 has no length")
+    return x.shape[0]
+
+
+def expand_to(x: Any, like: Array) -> Array:
+    """`x` stretched to the shape of `like`."""
+    return Array(_noted(make(ExpandTo, as_node(x), like.node)))
+
+
+def full_like(x: Array, value: Any, dtype: Any = None) -> Array:
+    """`value` in the shape of `x`, in the dtype of `x` unless another is given."""
+    dtype = x.dtype if dtype is None else dtype_of(dtype)
+    if dtype is None:
+        raise DtypeError("full_like needs dtype=: that of its argument is not known yet")
+    return expand_to(Array(as_node(value)).astype(dtype), x)
+
+
+def zeros_like(x: Array, dtype: Any = None) -> Array:
+    """Zeros in the shape of `x`."""
+    return full_like(x, 0, dtype)
+
+
+def ones_like(x: Array, dtype: Any = None) -> Array:
+    """Ones in the shape of `x`."""
+    return full_like(x, 1, dtype)
+
+
+def arange(size: Array) -> Array:
+    """The integers below `size`, which is the size of an axis, `x.shape[i]`."""
+    node = as_node(size)
+    if not isinstance(node, Size):
+        raise UnsupportedError("arange takes the size of an axis, arange(x.shape[i]): scale and "
+                               "shift the result for another start or step")
+    return Array(_noted(make(Iota, node)))
+
+
+def moveaxis(x: Array, source: int, destination: int) -> Array:
+    """`x` with one axis moved to another place."""
+    order = [a for a in range(x.ndim) if a != axis_of(source, x.ndim)]
+    order.insert(axis_of(destination, x.ndim), axis_of(source, x.ndim))
+    return x.transpose(order)
+
+
+def expand_dims(x: Array, axis: int | Sequence[int]) -> Array:
+    """`x` with new axes of size 1."""
+    listed = (axis,) if isinstance(axis, int) else tuple(axis)
+    ndim = x.ndim + len(listed)
+    new = axes_of(listed, ndim)
+    return x[tuple(None if a in new else slice(None) for a in range(ndim))]
+
+
+def flip(x: Array, axis: int | Iterable[int] | None = None) -> Array:
+    """`x` reversed along the given axes."""
+    axes = axes_of(axis if axis is None or isinstance(axis, int) else tuple(axis), x.ndim)
+    return x[tuple(slice(None, None, -1) if a in axes else slice(None) for a in range(x.ndim))]

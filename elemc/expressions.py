@@ -1,0 +1,213 @@
+"""C expressions: names, elements of operands, and operations with the parentheses they need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import ops
+from .dtypes import ctype, literal
+from .nest import (
+    Blocks,
+    Element,
+    FoldIndex,
+    Kernel,
+    LaneLoop,
+    Loop,
+    Named,
+    Statement,
+    bodies,
+)
+from .specialize import Access, Affine, Convert, Extent, Literal, Load, Op, Operand, Position, Value
+
+PRIMARY = 16
+CAST = 14
+
+Text = tuple[str, int]  # an expression and its precedence
+
+
+@dataclass
+class Use:
+    """A pointer in the making."""
+
+    base: str
+    operand: int
+    access: Access
+    written: bool
+    strides: dict[str, str] = field(default_factory=dict)
+
+
+class Expressions:
+    """Writes the expressions of one kernel, and notes what they need declared."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.digit = {axis: k for k, axis in enumerate(_entered(kernel))}
+        self.uses: dict[tuple[int, Access], Use] = {}
+        self.sizes: dict[tuple[str, Any], str] = {}
+        self.helpers: dict[str, None] = {}
+        self.externs: dict[str, None] = {}
+        self.types: set[str] = set()
+        self.macros: set[str] = set()
+        self.mentioned: set[str] = set()
+
+    # -- names -------------------------------------------------------------------------------
+
+    def extent(self, axis: str) -> str:
+        """The C variable with the length of a loop axis."""
+        return self.size(("product", self.kernel.axes[axis]))
+
+    def size(self, what: tuple[str, Any]) -> str:
+        """The C variable for an entry of `n`."""
+        return self.sizes.setdefault(what, f"n{len(self.sizes)}")
+
+    def var(self, axis: str) -> str:
+        """The C variable that counts along a loop axis."""
+        self.mentioned.add(axis)
+        return f"i{self.digit[axis]}"
+
+    def use(self, operand: int, access: Access, written: bool = False) -> Use:
+        """The pointer for one way of reading an operand."""
+        use = self.uses.get((operand, access))
+        if use is None:
+            base = self.kernel.operands[operand].name
+            count = sum(u.operand == operand for u in self.uses.values())
+            base += f"_{count + 1}" if count else ""
+            use = self.uses[operand, access] = Use(base, operand, access, written)
+        use.written |= written
+        return use
+
+    def offset(self, use: Use) -> str:
+        """The distance in bytes of an element from its pointer."""
+        axes = {axis for at in use.access for axis, _ in at.terms}
+        parts = []
+        for axis in sorted(axes, key=self.digit.__getitem__):
+            stride = use.strides.setdefault(axis, f"{use.base}_s{self.digit[axis]}")
+            parts.append(f"{self.var(axis)} * {stride}")
+        return " + ".join(parts) or "0"
+
+    def element(self, use: Use, operand: Operand) -> str:
+        """The lvalue of an element in native byte order."""
+        self.macros.add("AT")
+        kind = "const " if not use.written else ""
+        storage = ctype(operand.dtype).storage
+        if operand.storage != "native":
+            storage += "_unaligned"
+        self.types |= {storage, ctype(operand.dtype).storage}
+        return f"AT({kind}{storage}, {use.base}_p, {self.offset(use)})"
+
+    # -- expressions -------------------------------------------------------------------------
+
+    def text(self, value: Value) -> str:
+        """`value` as a C expression."""
+        return self.expr(value)[0]
+
+    def expr(self, value: Value) -> Text:
+        """`value` as a C expression, with its precedence."""
+        match value:
+            case Named():
+                return value.name, PRIMARY
+            case Element():
+                return f"{value.name}[{self.place(value)}]", PRIMARY
+            case Literal():
+                text = literal(value.value)
+                if value.dtype.kind == "c":
+                    self.helpers[f"make_{ctype(value.dtype).suffix}"] = None
+                return text, CAST if text.startswith("-") else PRIMARY
+            case Load():
+                return self.load(value)
+            case Extent():
+                return self.size(("product", (value.extent,))), PRIMARY
+            case FoldIndex():
+                return self.fold_index(value.over)
+            case Position():
+                return self.affine(value.affine)
+            case Convert():
+                return self.code(ops.cast_code(value.arg.dtype, value.dtype), value)
+            case Op():
+                loop = tuple(a.dtype for a in value.operands)
+                return self.code(value.op.code(loop, value.dtype), value)
+        raise AssertionError(type(value).__name__)
+
+    def code(self, code: Any, value: Value) -> Text:
+        """An operation's C text, filled in."""
+        self.helpers.update(dict.fromkeys(code.helpers))
+        self.externs.update(dict.fromkeys(code.externs))
+        parts = []
+        for k, arg in enumerate(value.args):
+            text, precedence = self.expr(arg)
+            loose = precedence > code.precedence or code.precedence >= PRIMARY
+            same = precedence == code.precedence and 5 < precedence < CAST and (
+                k == 0 and code.text.startswith("{0}"))
+            parts.append(text if loose or same else f"({text})")
+        text, precedence = code.text.format(*parts), code.precedence
+        if isinstance(value, Op):
+            small = value.dtype.kind in "iu" and value.dtype.itemsize < 4
+            if value.dtype == np.float16:
+                self.helpers["round_half"] = None
+                return f"round_half({text})", PRIMARY
+            if small and precedence < PRIMARY:
+                return f"({ctype(value.dtype).value})({text})", CAST
+        return text, precedence
+
+    def load(self, value: Load) -> Text:
+        """An element of an operand, in its value type."""
+        operand = self.kernel.operands[value.operand]
+        text = self.element(self.use(value.operand, value.access), operand)
+        if operand.storage == "swapped":
+            swap = f"swap_{ctype(operand.dtype).suffix}"
+            self.helpers[swap] = None
+            text = f"{swap}({text})"
+        if operand.dtype == np.float16:
+            self.helpers["half_to_float"] = None
+            return f"half_to_float({text})", PRIMARY
+        return (f"{text} != 0", 9) if operand.dtype == np.bool_ else (text, PRIMARY)
+
+    def fold_index(self, over: Sequence[str]) -> Text:
+        """The index among the folded elements, in C order."""
+        text = self.var(over[0])
+        for axis in over[1:]:
+            text = f"{f'({text})' if ' + ' in text else text} * {self.extent(axis)} + {self.var(axis)}"
+        return text, PRIMARY if len(over) == 1 else 12
+
+    def affine(self, at: Affine) -> Text:
+        """A loop index as a value."""
+        parts = [f"{c} * {self.size(('start', e))}" for c, e in at.starts]
+        parts += [self.var(a) if c == 1 else f"{c} * {self.var(a)}" for a, c in at.terms]
+        parts += [str(at.const)] if at.const or not parts else []
+        return " + ".join(parts), PRIMARY if len(parts) == 1 and "*" not in parts[0] else 12
+
+    def place(self, element: Element) -> str:
+        """The index of an element of a buffer or local array."""
+        if element.at is not None:
+            return "l"
+        text = ""
+        for axis in element.dims:
+            if text:
+                text = f"{f'({text})' if ' + ' in text else text} * {self.extent(axis)} + "
+            text += self.var(axis)
+        return text or "0"
+
+    def type(self, dtype: np.dtype) -> str:
+        """The C type of a variable."""
+        self.types.add(ctype(dtype).value)
+        return ctype(dtype).value
+
+
+def _entered(kernel: Kernel) -> list[str]:
+    """The loop axes in the order in which the text meets them."""
+    found: dict[str, None] = {}
+
+    def visit(body: Sequence[Statement]) -> None:
+        for item in body:
+            if isinstance(item, (Loop, LaneLoop, Blocks)):
+                found.setdefault(item.axis)
+            for inner in bodies(item):
+                visit(inner)
+
+    for phase in kernel.phases:
+        visit(phase.body)
+    return [*found, *(a for a in kernel.axes if a not in found)]
