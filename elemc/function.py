@@ -114,7 +114,7 @@ class Function:
         self._lock = threading.RLock()
         self.__doc__ = doc or self._document()
         if all(i.dtype is not None for i in graph.inputs):
-            self._close(tuple(i.dtype for i in graph.inputs))  # errors surface now
+            self.close(tuple(i.dtype for i in graph.inputs))  # errors surface now
 
     def _check_inputs(self) -> None:
         if len(set(self.graph.inputs)) < len(self.graph.inputs):
@@ -189,7 +189,7 @@ class Function:
         arrays = [self._array(k, a) for k, a in enumerate(args)]
         dtypes = tuple(i.dtype or dtype_of(a.dtype) for i, a in
                        zip(self.graph.inputs, arrays, strict=True))
-        closed = self._close(dtypes)
+        closed = self.close(dtypes)
         sizes = self._sizes(closed, arrays)
         outs, reqs = self._outs(out, req)
         shapes = [tuple(sizes[e] for e in closed.extents.of[o]) for o in closed.graph.outputs]
@@ -282,7 +282,8 @@ class Function:
                     f"{axis} of size 0 of {formula(node.arg)}")
         return sizes
 
-    def _close(self, dtypes: tuple[np.dtype | None, ...]) -> Closed:
+    def close(self, dtypes: tuple[np.dtype | None, ...]) -> Closed:
+        """The closed graph and extents for inputs of these dtypes."""
         closed = self._closed.get(dtypes)  # type: ignore[arg-type]
         if closed is None:
             with self._lock:
@@ -452,7 +453,7 @@ class Function:
             results.append(o)
         return results
 
-    def dump(self, *arrays: Any, stage: str = "c", order: str | None = None) -> str:
+    def dump(self, *arrays: Any, stage: str = "c") -> str:
         """The text of one stage: graph, nest, c or asm.
 
         Parameters
@@ -461,9 +462,20 @@ class Function:
             The kernel for these arrays; default: C-contiguous ones without an axis of size 1.
         stage : {"graph", "nest", "c", "asm"}
         """
-        from . import dump  # the printers are needed only here
+        from .dump import dump  # the printers are needed only here
 
-        return dump.dump(self, arrays, stage)
+        return dump(self, arrays, stage)
+
+    def example(self, arrays: Sequence[Any]) -> tuple[Closed, Signature]:
+        """The signature of a call on these arrays."""
+        given = [self._array(k, a) for k, a in enumerate(self._arguments(tuple(arrays), {}))]
+        closed = self.close(tuple(i.dtype or dtype_of(a.dtype) for i, a in
+                                  zip(self.graph.inputs, given, strict=True)))
+        sizes = self._sizes(closed, given)
+        ins = [*given, *(c.array.data for c in closed.graph.captured)]
+        return closed, Signature(
+            frozenset(e for e, n in enumerate(sizes) if n == 1), tuple(map(runtime.given, ins)),
+            (None,) * self.nout, ("write",) * self.nout)
 
 
 def _places(reqs: Sequence[str], first: int) -> list[int]:

@@ -1,0 +1,176 @@
+"""Loop nests as text: indentation for loops, one statement a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from .coalesce import walk
+from .maps import Instruction
+from .nest import (
+    Assign,
+    Blocks,
+    Buffer,
+    Check,
+    Element,
+    First,
+    FoldIndex,
+    Kernel,
+    LaneFold,
+    LaneLoop,
+    Let,
+    Local,
+    Loop,
+    Named,
+    Statement,
+    Write,
+)
+from .specialize import (
+    Access,
+    Affine,
+    Convert,
+    Extent,
+    Literal,
+    Load,
+    Op,
+    Operand,
+    Position,
+    Value,
+)
+
+STEP = "  "
+
+
+def print_kernel(kernel: Kernel, program: Sequence[Instruction] = ()) -> str:
+    """The operands, axes, buffers and phases of a kernel.
+
+    `program` is the extent program of the function, which says where slices start.
+    """
+    return _Printer(kernel, program).text()
+
+
+class _Printer:
+    def __init__(self, kernel: Kernel, program: Sequence[Instruction]) -> None:
+        self.kernel, self.program = kernel, program
+
+    def text(self) -> str:
+        lines = [_operand(o) for o in self.kernel.operands]
+        lines += [f"axis {name}" for name in self.kernel.axes]
+        lines += [_buffer(b) for b in self.kernel.buffers]
+        for number, phase in enumerate(self.kernel.phases):
+            over = "" if phase.axis is None else f", parallel over {phase.axis}"
+            lines.append(f"phase {number}{over}:")
+            lines += self.body(phase.body, STEP)
+        return "\n".join([*lines, ""])
+
+    def body(self, statements: Iterable[Statement], indent: str) -> list[str]:
+        return [line for s in statements for line in self.statement(s, indent)]
+
+    def statement(self, statement: Statement, indent: str) -> list[str]:
+        """One statement and what stands inside of it."""
+        inner = indent + STEP
+        match statement:
+            case Let():
+                line = f"{statement.name} = {self.value(statement.value)}"
+            case Local():
+                many = " per element of the strip" if statement.strip else ""
+                line = f"var {statement.name}: {statement.dtype}{many}"
+            case Assign():
+                line = f"{self.value(statement.target)} := {self.value(statement.value)}"
+            case Write():
+                at = self.access(statement.operand, statement.access)
+                sign = "+=" if statement.mode == "add" else "="
+                line = f"{at} {sign} {self.value(statement.value)}"
+                if statement.mask is not None:
+                    line += f"  where {self.value(statement.mask)}"
+            case Check():
+                line = f"check {self.value(statement.value)}"
+            case Loop():
+                free = ", independent" if statement.independent else ""
+                kind = "" if statement.kind == "serial" else f" ({statement.kind}{free})"
+                return [f"{indent}for {statement.axis}{kind}:", *self.body(statement.body, inner)]
+            case LaneLoop() | Blocks():
+                return [*self.head(statement, indent), *self.body(statement.body, inner)]
+            case First():
+                return [f"{indent}first by {self.value(statement.flag)}:",
+                        *self.body(statement.body, inner), f"{indent}then:",
+                        *self.body(statement.rest, inner)]
+        return [indent + line]
+
+    def head(self, statement: LaneLoop | Blocks, indent: str) -> list[str]:
+        """The line of a loop that folds, and one per fold."""
+        if isinstance(statement, LaneLoop):
+            word = f"for {statement.axis} (lanes):"
+        else:
+            strip = f", strip {statement.strip}" if statement.strip else ""
+            word = f"for {statement.axis} (blocks{strip}):"
+        return [indent + word, *(indent + STEP + self.fold(f) for f in statement.folds)]
+
+    def fold(self, fold: LaneFold) -> str:
+        how = "pairwise" if fold.tree else "in any order"
+        part = f" of {fold.part}" if fold.part else ""
+        return (f"fold {fold.name}: {fold.kind}{part}, {fold.dtype}, from "
+                f"{self.value(fold.neutral)}, merged {how} by {self.value(fold.merge)}")
+
+    def value(self, value: Value) -> str:
+        """An expression; everything below is written out."""
+        texts: dict[Value, str] = {}
+        for below in walk([value]):
+            texts[below] = self.one(below, texts)
+        return texts[value]
+
+    def one(self, value: Value, texts: Mapping[Value, str]) -> str:
+        match value:
+            case Named():
+                return value.name
+            case Element():
+                at = [*value.dims, *([value.at] if value.at else [])]
+                return f"{value.name}[{', '.join(at)}]"
+            case FoldIndex():
+                return f"index({', '.join(value.over)})"
+            case Load():
+                return self.access(value.operand, value.access)
+            case Literal():
+                return repr(value.value.item())
+            case Extent():
+                names = [n for n, e in self.kernel.axes.items() if e == (value.extent,)]
+                return f"size({names[0]})" if names else f"size({value.extent})"
+            case Position():
+                return self.affine(value.affine)
+            case Convert():
+                return f"{value.dtype}({texts[value.arg]})"
+            case Op():
+                call = value.op.notation.endswith(")")
+                args = [texts[a] if call or " " not in texts[a] else f"({texts[a]})"
+                        for a in value.operands]
+                return str(value.op.notation.format(*args))
+        raise AssertionError(type(value).__name__)
+
+    def access(self, operand: int, access: Access) -> str:
+        """An element of an operand."""
+        return f"{self.kernel.operands[operand].name}[{', '.join(map(self.affine, access))}]"
+
+    def affine(self, at: Affine) -> str:
+        """An index: loop axes, starts of slices, and a constant."""
+        parts = [axis if c == 1 else f"{c}*{axis}" for axis, c in at.terms]
+        parts += [s if c == 1 else f"{c}*({s})" for c, e in at.starts
+                  if (s := self.start(e)) != "0"]
+        parts += [str(at.const)] if at.const or not parts else []
+        return " + ".join(parts).replace("+ -", "- ")
+
+    def start(self, extent: int) -> str:
+        """Where a slice or a single index starts."""
+        kind, _, first, *rest = self.program[extent]
+        step = rest[1] if kind == "slice" else 1
+        if first is None:
+            return "0" if step > 0 else "end - 1"
+        return str(first) if first >= 0 else f"end - {-first}"
+
+
+def _operand(operand: Operand) -> str:
+    storage = "" if operand.storage == "native" else f", {operand.storage}"
+    return f"{operand.role} {operand.name}: {operand.dtype}[{operand.ndim}]{storage}"
+
+
+def _buffer(buffer: Buffer) -> str:
+    kind = "shared" if buffer.shared else "private"
+    return f"buffer {buffer.name}: {buffer.dtype} per {', '.join(buffer.axes) or 'call'}, {kind}"

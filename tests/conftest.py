@@ -1,0 +1,29 @@
+"""Settings of all tests: a compiler is required, and the cache is private."""
+
+import os
+import tempfile
+
+import pytest
+
+os.environ.setdefault("ELEMC_FALLBACK", "error")
+if "ELEMC_CACHE_DIR" not in os.environ:
+    _cache = tempfile.TemporaryDirectory(prefix="elemc-tests-")
+    os.environ["ELEMC_CACHE_DIR"] = _cache.name
+
+
+def pytest_addoption(parser):
+    parser.addoption("--update-golden", action="store_true", help="rewrite the expected C")
+    parser.addoption("--graphs", type=int, default=None, help="how many random graphs to try")
+
+
+@pytest.fixture(autouse=True)
+def compiled_kernels_answer(monkeypatch, request):
+    """With a compiler, nothing is ever answered by the interpreter."""
+    if request.node.get_closest_marker("interpreter"):
+        return
+    import elemc.function
+
+    def refuse(*args):
+        raise AssertionError("the interpreter answered a call")
+
+    monkeypatch.setattr(elemc.function, "interpret", refuse)
