@@ -119,10 +119,10 @@ class _Emitter(Expressions):
             banner=banner, entry=ENTRY % entry, phases=phases, pointers=views,
             extents=[(name, f"n[{k}]") for k, name in enumerate(self.sizes.values())],
             buffers=[{"name": b.name, "type": ctype(b.dtype).value} for b in self.kernel.buffers],
-            checks=self.checks, **self.prologue())
+            checks=self.checks, **self.prologue(repr((phases, views))))
         return Source(text, entry, bindings)
 
-    def prologue(self) -> dict[str, list[str]]:
+    def prologue(self, body: str) -> dict[str, list[str]]:
         """Everything the body asked for, in a fixed order."""
         helpers = ops.with_dependencies(list(self.helpers))
         texts = [ops.helper_source(h) for h in helpers]
@@ -136,7 +136,7 @@ class _Emitter(Expressions):
         if used:
             macros.append(f"enum {{ {', '.join(used)} }};")
         externs = [ops.extern_declaration(e) for e in sorted(self.externs)]
-        words = set(re.findall(r"\w+", " ".join([*texts, *externs]))) | self.types | {"int64_t"}
+        words = set(re.findall(r"\w+", " ".join([*texts, *externs, body]))) | {"int64_t"}
         for name in reversed(TYPES):  # later types are made of earlier ones
             words |= set(re.findall(r"\w+", TYPES[name])) if name in words else set()
         types = [text for name, text in TYPES.items() if name in words]

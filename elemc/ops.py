@@ -52,14 +52,14 @@ def helper_source(name: str) -> str:
     """The C text of a helper, such as `floor_divide_f64`."""
     base, _, suffix = name.rpartition("_")
     module: Any = environment().get_template("helpers.c.j2").module
-    macro = getattr(module, base, None) if suffix in SUFFIXES else None
-    if macro is not None:
-        kind = SUFFIXES[suffix]
-        return str(macro(kind.value, suffix, "f" if suffix in ("f32", "c64") else "", kind.kind))
-    macro = getattr(module, name, None)
-    if macro is None:
+    own = getattr(module, name, None)
+    if own is not None:
+        return str(own())
+    macro = getattr(module, base, None)
+    if macro is None or suffix not in SUFFIXES:
         raise ArgumentError(f"there is no C helper {name}")
-    return str(macro())
+    kind = SUFFIXES[suffix]
+    return str(macro(kind.value, suffix, "f" if suffix in ("f32", "c64") else "", kind.kind))
 
 
 def _called(text: str) -> Iterable[str]:

@@ -123,9 +123,10 @@ def silu(x: Any) -> Any:
 def sinc(x: Any) -> Any:
     """sin(pi x) / (pi x); the sine's argument is reduced exactly."""
     wide = np.asarray(x).astype(np.float64)
-    rest = np.fmod(wide, 2.0)
-    value = np.where(wide == 0, 1.0, np.sin(np.pi * rest) / (np.pi * np.where(wide == 0, 1, wide)))
-    value = np.where(np.isinf(wide), 0.0, value)
+    rest = np.fmod(np.abs(wide), 2.0)
+    rest = np.where(rest > 1, rest - 2, rest)
+    rest = np.where(np.abs(rest) > 0.5, np.copysign(1, rest) - rest, rest)
+    value = np.where(wide == 0, 1.0, np.sin(np.pi * rest) / (np.pi * np.where(wide == 0, 1, np.abs(wide))))
     return value.astype(np.asarray(x).dtype)
 
 

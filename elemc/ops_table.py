@@ -116,8 +116,8 @@ ROWS: tuple[ScalarOp, ...] = (
     math("tanh", domain=((-5.0, 5.0),)),
     math("arcsinh", "asinh"), math("arccosh", "acosh", ((1.001, 50.0),)), math("arctanh", "atanh", (UNIT,)),
     call("hypot", 2, cost=10, c={"f": "elemc_hypot{F}({0}, {1})"}),
-    call("deg2rad", precedence=13, c={"f": "{0} * 0.017453292519943295{F}"}),
-    call("rad2deg", precedence=13, c={"f": "{0} * 57.29577951308232{F}"}),
+    call("deg2rad", precedence=13, c={"f": "{0} * (3.141592653589793{F} / 180)"}),
+    call("rad2deg", precedence=13, c={"f": "{0} * (180 / 3.141592653589793{F})"}),
     # rounding and floating-point parts
     *(call(name, c={"*": "{0}", "f": f"__builtin_{name}{{F}}({{0}})"}) for name in ("floor", "ceil", "trunc")),
     call("rint", c={"f": "__builtin_rint{F}({0})", "c": "rint_{S}({0})"}),
@@ -127,7 +127,7 @@ ROWS: tuple[ScalarOp, ...] = (
     call("nextafter", 2, cost=10, c={"f": "elemc_nextafter{F}({0}, {1})", "float16": "nextafter_f16({0}, {1})"}),
     call("spacing", cost=10, c={"f": "spacing_{S}({0})", "float16": "spacing_f16({0})"}),
     helper("ldexp", 2, cost=10, domain=(WIDE, (-5.0, 5.0)), kinds="fi"),
-    call("signbit", precedence=9, c={"f": "__builtin_signbit({0}) != 0"}),
+    call("signbit", precedence=10, c={"f": "__builtin_copysign{F}(1, {0}) < 0"}),
     helper("heaviside", 2),
     # extrema
     helper("maximum", 2), helper("minimum", 2), helper("fmax", 2), helper("fmin", 2),

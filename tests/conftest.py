@@ -1,5 +1,6 @@
 """Settings of all tests: a compiler is required, and the cache is private."""
 
+import importlib
 import os
 import tempfile
 
@@ -21,9 +22,8 @@ def compiled_kernels_answer(monkeypatch, request):
     """With a compiler, nothing is ever answered by the interpreter."""
     if request.node.get_closest_marker("interpreter"):
         return
-    import elemc.function
-
     def refuse(*args):
         raise AssertionError("the interpreter answered a call")
 
-    monkeypatch.setattr(elemc.function, "interpret", refuse)
+    module = importlib.import_module("elemc.function")
+    monkeypatch.setattr(module, "interpret", refuse)

@@ -1,0 +1,196 @@
+"""Files of a streamed evaluation: inputs mapped into memory, outputs moved into place when done."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import secrets
+import shutil
+import sys
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from .errors import ArgumentError
+
+COPY = 2**20  # bytes copied at a time
+
+
+def scratch(near: Path) -> Path:
+    """A name for a file beside `near` that nobody else uses."""
+    return near.parent / f".{near.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+
+
+@contextmanager
+def scratch_files() -> Iterator[Callable[[Path], Path]]:
+    """Hands out names of files that are removed in the end, whatever happens."""
+    made: list[Path] = []
+
+    def new(near: Path) -> Path:
+        made.append(scratch(near))
+        return made[-1]
+
+    try:
+        yield new
+    finally:
+        for path in made:
+            path.unlink(missing_ok=True)
+
+
+def open_input(name: str, file: str, new: Callable[[], Path]) -> np.ndarray:
+    """The array in FILE.npy, or of a member FILE.npz:MEMBER, mapped into memory.
+
+    Parameters
+    ----------
+    name : str
+        Of the input, for messages.
+    file : str
+    new : callable
+        Gives the path of a scratch file, which a compressed member is unpacked to.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such file or member, or it holds no array of numbers.
+    """
+    archive, _, member = file.rpartition(":")
+    try:
+        if archive.endswith(".npz"):
+            path = new()
+            _unpack(name, Path(archive), member, path)
+        else:
+            path = Path(file)
+            if path.suffix == ".npz":
+                with zipfile.ZipFile(path) as held:
+                    members = [m.removesuffix(".npy") for m in held.namelist()]
+                raise ArgumentError(f"{name}: {file} holds several arrays: name one, as in "
+                                    f"{name}={file}:{members[0] if members else 'NAME'}")
+        return _map(path)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ArgumentError(f"{name}: {file} cannot be read: {words}") from None
+
+
+def _map(path: Path) -> np.ndarray:
+    with path.open("rb") as file:
+        magic = file.read(6)
+    if magic != b"\x93NUMPY":
+        raise ValueError("it is no .npy file")
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    return np.asanyarray(array)
+
+
+def _unpack(name: str, archive: Path, member: str, path: Path) -> None:
+    """Unpack one member of an archive into a file, piece by piece."""
+    with zipfile.ZipFile(archive) as held:
+        names = held.namelist()
+        found = next((m for m in (f"{member}.npy", member) if m in names), None)
+        if found is None:
+            known = ", ".join(m.removesuffix(".npy") for m in names)
+            raise ArgumentError(f"{name}: {archive} has no member {member}; it has {known}")
+        with held.open(found) as source, path.open("wb") as target:
+            shutil.copyfileobj(source, target, COPY)
+
+
+def release(array: np.ndarray) -> None:
+    """Let the system forget the pages of a mapped file that were touched so far."""
+    mapped = getattr(array, "_mmap", None)
+    if mapped is not None and hasattr(mapped, "madvise"):
+        mapped.madvise(mmap.MADV_DONTNEED)
+
+
+class Outputs:
+    """The arrays that are written, under temporary names until `publish`.
+
+    Parameters
+    ----------
+    files : sequence of str
+        One .npy per output, or one .npz for all of them.
+    names : sequence of str
+        Of the outputs.
+    new : callable
+        `new(path)` gives the path of a scratch file beside `path`.
+
+    Raises
+    ------
+    ArgumentError
+        If the files do not fit the outputs.
+    """
+
+    def __init__(self, files: Sequence[str], names: Sequence[str],
+                 new: Callable[[Path], Path]) -> None:
+        self.files, self.names, self.new = [Path(f) for f in files], names, new
+        archives = [f for f in self.files if f.suffix == ".npz"]
+        for file in self.files:
+            if file.suffix not in (".npy", ".npz"):
+                raise ArgumentError(f"-o {file}: an output is a .npy or a .npz file")
+            if not file.absolute().parent.is_dir():
+                raise ArgumentError(f"-o {file}: there is no directory {file.parent}")
+        if len({f.absolute() for f in self.files}) < len(self.files):
+            raise ArgumentError("two outputs go into one file: give one -o for each")
+        if len(self.files) != len(names) if not archives else len(self.files) != 1:
+            raise ArgumentError(f"there are {len(names)} outputs ({', '.join(names)}): give -o for "
+                                "each, or one .npz for all")
+        self.archive = archives[0] if archives else None
+        self.parts: list[Path] = []
+
+    def create(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """The array of the next output, mapped into memory."""
+        near = self.archive or self.files[len(self.parts)]
+        path = self.new(near)
+        self.parts.append(path)
+        try:
+            return np.lib.format.open_memmap(path, "w+", dtype, shape)
+        except OSError as error:
+            raise ArgumentError(f"{near} cannot be written: {error.strerror or error}") from None
+
+    def publish(self) -> None:
+        """Move everything into place."""
+        try:
+            if self.archive is not None:
+                packed = self.new(self.archive)
+                with zipfile.ZipFile(packed, "w", allowZip64=True) as held:
+                    for name, part in zip(self.names, self.parts, strict=True):
+                        held.write(part, f"{name}.npy")
+                self.parts = [packed]
+            for part, file in zip(self.parts, self.files, strict=True):
+                os.replace(part, file)
+        except OSError as error:
+            raise ArgumentError(f"{self.files[0]} cannot be written: "
+                                f"{error.strerror or error}") from None
+
+
+@contextmanager
+def progress(total: int, shown: bool, stream: TextIO | None = None) -> Iterator[Callable[[int], Any]]:
+    """A function that is told of work done: a bar by tqdm, or a line for every 10 %."""
+    if not shown:
+        yield lambda done: None
+        return
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        yield _Lines(total, stream or sys.stderr)
+        return
+    with tqdm(total=total, unit="B", unit_scale=True, unit_divisor=1024, file=stream) as bar:
+        yield bar.update
+
+
+class _Lines:
+    """Progress, for want of tqdm."""
+
+    def __init__(self, total: int, stream: TextIO) -> None:
+        self.total, self.stream = max(1, total), stream
+        self.done = self.shown = 0
+
+    def __call__(self, done: int) -> None:
+        self.done += done
+        tenth = min(10, 10 * self.done // self.total)
+        if tenth > self.shown:
+            self.shown = tenth
+            print(f"{10 * tenth} %", file=self.stream, flush=True)
