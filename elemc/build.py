@@ -122,7 +122,8 @@ _loaded = _Loaded()
 os.register_at_fork(after_in_child=_loaded.unlock)
 
 
-def load_kernel(source: str, entry: str, flags: tuple[str, ...] = ()) -> Kernel:
+def load_kernel(source: str, entry: str, flags: tuple[str, ...] = (),
+                uncontracted: bool = False) -> Kernel:
     """Compile a kernel, or take it from the cache, and load it.
 
     Parameters
@@ -133,6 +134,8 @@ def load_kernel(source: str, entry: str, flags: tuple[str, ...] = ()) -> Kernel:
         The name of the function of type `ENTRY_C` in it.
     flags : tuple of str
         For the compiler, besides those of every kernel.
+    uncontracted : bool
+        Whether the compiler has to be kept from contracting complex products.
 
     Raises
     ------
@@ -140,6 +143,7 @@ def load_kernel(source: str, entry: str, flags: tuple[str, ...] = ()) -> Kernel:
         If there is no compiler, or it fails, or what it made cannot be loaded.
     """
     tool = _toolchain()
+    flags = (*flags, *(tool.uncontracted if uncontracted else ()))
     memo = (tool.identity, entry, source, *flags)
     kernel = _loaded.kernels.get(memo)
     if kernel is None:

@@ -100,7 +100,8 @@ def load(spec: Specialized, kernel: Kernel, source: Source, contract: bool = Fal
     """Stage 7."""
     flags = (("-ffp-contract=fast",) if contract else ()) + (
         ("-fassociative-math", "-fno-signed-zeros") if reassociate else ())
-    loaded = build.load_kernel(source.text, source.entry, flags)
+    is_complex = "complex" in source.text[source.text.index("*/"):]
+    loaded = build.load_kernel(source.text, source.entry, flags, is_complex and not contract)
     return Compiled(spec, source, loaded, _in_place(spec, kernel))
 
 

@@ -293,7 +293,7 @@ class _Emitter(Expressions):
         self.macros |= {"LANES"} | ({"BLOCK"} if tree else set())
         name = item.folds[0].name
         view = {"kind": "lanes", "var": f"i{k}", "stop": self.extent(item.axis), "tree": tree,
-                "row": f"j{k}", "base": f"b{k}", "end": f"e{k}", "count": f"{name}_count",
+                "row": f"{name}_i", "base": f"b{k}", "end": f"e{k}", "count": f"{name}_count",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],
                 "body": self.body(item.body)}
         return view | self.joined(view["folds"])

@@ -50,7 +50,7 @@ def _digamma(x: float) -> float:
     if x < 0:
         if x == math.floor(x):
             return math.nan
-        part = x - math.floor(x)
+        part = x - round(x)  # exact
         return _digamma(1 - x) - math.pi / math.tan(math.pi * part)
     shift = 0.0
     while x < 10:

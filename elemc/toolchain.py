@@ -73,6 +73,16 @@ class Toolchain:
     simd: bool
     identity: str
 
+    @property
+    def uncontracted(self) -> tuple[str, ...]:
+        """What complex arithmetic needs besides.
+
+        gcc makes vfmaddsub of the alternating signs of complex products, `-ffp-contract=off`
+        notwithstanding (seen in gcc 12); then an element's bits would depend on its position.
+        """
+        x86 = platform.machine().lower() in ("x86_64", "amd64")
+        return ("-mno-fma", "-mno-avx512f") if self.family == "gcc" and x86 else ()
+
 
 class _Unusable(Exception):
     """Why a candidate is not taken."""

@@ -32,7 +32,7 @@ def test_blocks_run(capsys, request):
         elif block["lang"] == "c" and shown:
             want = eval(shown, names)
             if request.config.getoption("--update-golden"):
-                text = text.replace(block["body"], want)
+                text = text.replace(f"-->\n\n```c\n{block['body']}```", f"-->\n\n```c\n{want}```", 1)
             else:
                 assert block["body"] == want, "run pytest --update-golden"
             shown = None
