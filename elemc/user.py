@@ -11,6 +11,7 @@ from .errors import ArgumentError
 from .graph import Graph
 from .ops import user_op
 from .portable import substitute
+from .tracing import compile
 
 
 def scalar_op(name: str, fn: Callable[..., Any] | None = None, *, c: str | None = None,
