@@ -50,7 +50,7 @@ class Accumulator:
         With `identity=None`: the state from the first value (and its index).
     neutral : callable, optional
         `neutral(dtype)` is a state that `combine` of a non-empty axis never shows: what a fold
-        may start from instead of the identity (-0.0 for sum) or of the first element.
+        may start from instead of the first element.
     exact : bool
         `merge` never rounds, so the order of merging does not matter at all.
     reduce : callable, optional
@@ -79,7 +79,9 @@ class Accumulator:
         """What values of `dtype` are converted to before they are folded."""
         if self.dtype is None:
             return dtype
-        return np.dtype(self.dtype(dtype) if callable(self.dtype) else self.dtype)
+        if callable(self.dtype) and not isinstance(self.dtype, type):  # np.int64 is callable too
+            return np.dtype(self.dtype(dtype))
+        return np.dtype(self.dtype)
 
     def __repr__(self) -> str:
         return f"<elemc accumulator {self.name}>"
@@ -148,14 +150,9 @@ def _or_nan(bound: Callable[[np.dtype], Any]) -> Callable[[np.dtype], Any]:
     return lambda dtype: np.nan if dtype.kind in "fc" else bound(dtype)
 
 
-def _minus_zero(dtype: np.dtype) -> Any:
-    """-0.0, so that a sum of negative zeros stays one."""
-    return complex(-0.0, -0.0) if dtype.kind == "c" else -0.0 if dtype.kind == "f" else 0
-
-
 FOLDS = (
     Accumulator("sum", 0, lambda a, v: a + v, merge=lambda a, b: a + b, commutative=True,
-                dtype=accumulation_dtype, neutral=_minus_zero, reduce=np.add.reduce),
+                dtype=accumulation_dtype, reduce=np.add.reduce),
     Accumulator("prod", 1, lambda a, v: a * v, merge=lambda a, b: a * b, commutative=True,
                 dtype=accumulation_dtype, reduce=np.multiply.reduce),
     Accumulator("min", None, np.minimum, merge=np.minimum, commutative=True, exact=True,
@@ -219,7 +216,7 @@ def _norm(x: Any, fold: Any, ord: Any = 2) -> Any:
     if ord == 1:
         return fold(size, "sum")
     if ord in (np.inf, -np.inf):
-        return fold(size, "max" if ord > 0 else "min")
+        return fold(size, "max", initial=0.0) if ord > 0 else fold(size, "min")
     if ord == 0:
         return fold((size != 0).astype(size.dtype), "sum")
     return fold(size ** float(ord), "sum") ** (1.0 / float(ord))
@@ -262,10 +259,10 @@ COMPOSITES = (
     Composite("norm2", lambda x, fold: _norm(x, fold, 2)),
     Composite("norminf", lambda x, fold: _norm(x, fold, np.inf)),
     Composite("ptp", lambda x, fold: fold(x, "max") - fold(x, "min")),
-    Composite("nansum", _without_nan(0, "sum"), ("dtype",)),
-    Composite("nanprod", _without_nan(1, "prod"), ("dtype",)),
-    Composite("nanmax", lambda x, fold: fold(x, "fmax")),
-    Composite("nanmin", lambda x, fold: fold(x, "fmin")),
+    Composite("nansum", _without_nan(0, "sum"), ("dtype", "initial")),
+    Composite("nanprod", _without_nan(1, "prod"), ("dtype", "initial")),
+    Composite("nanmax", lambda x, fold: fold(x, "fmax"), ("initial",)),
+    Composite("nanmin", lambda x, fold: fold(x, "fmin"), ("initial",)),
     Composite("nanargmax", _without_nan(-np.inf, "argmax")),
     Composite("nanargmin", _without_nan(np.inf, "argmin")),
     Composite("nanmean", _nanmean, ("dtype",)),

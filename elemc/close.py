@@ -144,6 +144,9 @@ class _Closing:
         program = fold_program(node.acc, value)
         if where is not None and program.identity is None and initial is None:
             raise ArgumentError(f"{node.acc.name} has no identity: where= needs initial=")
+        if initial is not None and len(program.state) > 1:
+            raise ArgumentError(f"{node.acc.name} has a state of {len(program.state)} values and "
+                                "takes no initial=: give the accumulator another identity")
         if initial is not None:
             initial = align(cast(initial, program.state[0]), node.ndim, self.order)
         kind = (("program", program),)
@@ -156,10 +159,10 @@ class _Closing:
         if unknown:
             raise ArgumentError(f"{acc.name} has no option {', '.join(unknown)}")
         options.pop("ties", None)
+        if initial is not None and "initial" not in acc.options:
+            raise ArgumentError(f"{acc.name} takes no initial=")
         fold = Fold(axes, Array(where) if where is not None else None, initial)
         result = acc.expand(Array(arg), fold, **options).node
-        if initial is not None and not fold.initial_used:
-            raise ArgumentError(f"{acc.name} takes no initial=")
         kept = [a for a in range(arg.ndim) if a not in axes]
         forms = tuple(Pick(0) if a in axes else Axis(kept.index(a)) for a in range(arg.ndim))
         if result.ndim == 0:  # every axis was folded into a scalar
@@ -172,15 +175,12 @@ class Fold:
 
     def __init__(self, axes: tuple[int, ...], where: Array | None, initial: Node | None) -> None:
         self.axes, self.where, self.initial = axes, where, initial
-        self.initial_used = False
 
     def __call__(self, x: Array, name: str, **options: Any) -> Array:
         """`x` folded by accumulator `name`, the folded axes kept with size 1."""
-        initial = None
         if self.initial is not None:
-            self.initial_used, initial = True, Array(self.initial)
-        return accumulate(name, x, axis=self.axes, keepdims=True, where=self.where,
-                          initial=initial, **options)
+            options["initial"] = Array(self.initial)
+        return accumulate(name, x, axis=self.axes, keepdims=True, where=self.where, **options)
 
     def count(self, x: Array) -> Array:
         """How many elements of `x` are folded into each result, an int64 array."""

@@ -28,7 +28,8 @@ def c_names(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         plain = identifier(name)
         if plain in C_WORDS or keyword.iskeyword(plain) or RESERVED.match(plain):
-            plain = f"{plain.lstrip('_')}_in"
+            bare = plain.lstrip("_")
+            plain = f"{bare}_in" if bare[:1].isalpha() else f"x{bare}_in"
         base, number = plain, 1
         while plain in taken:
             number += 1

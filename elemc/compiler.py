@@ -92,7 +92,7 @@ def nests(closed: Closed, signature: Signature) -> tuple[Specialized, Kernel]:
 def source_of(closed: Closed, signature: Signature) -> tuple[Specialized, Kernel, Source]:
     """Stages 4 to 6."""
     spec, kernel = nests(closed, signature)
-    return spec, kernel, emit(kernel, f"kernel_{closed.name}", banner_of(closed, spec))
+    return spec, kernel, emit(kernel, f"kernel_{closed.name}", banner_of(closed))
 
 
 def load(spec: Specialized, kernel: Kernel, source: Source, contract: bool = False,

@@ -116,7 +116,7 @@ class _Emitter(Expressions):
             tuple(None if p.axis is None else list(self.sizes).index(
                 ("product", self.kernel.axes[p.axis.rstrip("/")])) for p in self.kernel.phases))
         text = environment().get_template("kernel.c.j2").render(
-            banner=banner, entry=ENTRY % entry, phases=phases, pointers=views,
+            banner=[*banner, "", *self.operand_lines(views)], entry=ENTRY % entry, phases=phases, pointers=views,
             extents=[(name, f"n[{k}]") for k, name in enumerate(self.sizes.values())],
             buffers=[{"name": b.name, "type": ctype(b.dtype).value} for b in self.kernel.buffers],
             checks=self.checks, **self.prologue(repr((phases, views))))
@@ -141,6 +141,19 @@ class _Emitter(Expressions):
             words |= set(re.findall(r"\w+", TYPES[name])) if name in words else set()
         types = [text for name, text in TYPES.items() if name in words]
         return {"types": types, "macros": macros, "externs": externs, "helpers": texts}
+
+    def operand_lines(self, views: Sequence[dict[str, Any]]) -> list[str]:
+        """For every way of reading an operand: which, its dtype, and along which axes."""
+        lines = []
+        for use, view in zip(self.uses.values(), views, strict=True):
+            operand = self.kernel.operands[use.operand]
+            axes = sorted({a for at in use.access for a, _ in at.terms}, key=self.digit.__getitem__)
+            unit = any(not text.startswith("s[") for _, text in view["strides"])
+            how = ", contiguous" if unit else ", strided" if axes else ""
+            storage = "" if operand.storage == "native" else f", {operand.storage}"
+            lines.append(f"{operand.role} {use.base}[{', '.join(f'i{self.digit[a]}' for a in axes)}]: "
+                         f"{operand.dtype}{how}{storage}")
+        return lines
 
     def pointers(self) -> tuple[tuple[Pointer, ...], list[dict[str, Any]]]:
         """How the operands are bound, and the lines that declare them."""
@@ -326,8 +339,11 @@ class _Emitter(Expressions):
             "set_lanes": ", ".join(f"{f['name']}_lane[l] = {f['neutral']}" for f in folds),
             "merge_lanes": ", ".join(f"{f['name']}_lane[l] = {f['merge_lanes']}" for f in folds),
             "merge_top": ", ".join(f"{f['name']} = {f['merge_top']}" for f in trees),
-            "set_strip": ", ".join(f"{f['name']}[l] = {f['neutral']}" for f in folds),
-            "set_trees": ", ".join(f"{f['name']}[l] = {f['neutral']}" for f in trees)}
+            "set_exact": ", ".join(
+                f"{f['name']}[l] = {f['neutral']}" for f in folds if not f["tree"]),
+            "set_trees": ", ".join(f"{f['name']}[l] = {f['neutral']}" for f in trees),
+            "set_rest": ", ".join(f"{f['name']}[l] = {f['neutral']}" for f in folds
+                                  if f not in trees)}
 
 
 def _cost(body: Sequence[Statement]) -> int:

@@ -156,7 +156,7 @@ class Function:
     @property
     def specializations(self) -> list[Compiled]:
         """The kernels compiled so far."""
-        return list(self._compiled.values())
+        return list({c.source.text: c for c in self._compiled.values()}.values())
 
     def __repr__(self) -> str:
         return f"<elemc function {self.name}{self.signature}, order {self.order}>"
@@ -339,9 +339,9 @@ class Function:
                                  f"of dtype {o.dtype} under the same_kind rule")
             if not o.flags.writeable:
                 raise ArgumentError(f"{self.name}: out of output {k} is read-only")
-            if any(s == 0 and n > 1 for s, n in zip(o.strides, o.shape, strict=True)):
+            if _folded(o):
                 raise ArgumentError(f"{self.name}: out of output {k} has elements that share "
-                                    "memory (a stride of 0)")
+                                    "memory")
         for (j, a), (k, b) in itertools.combinations(live, 2):
             if _overlap(a, b):
                 raise ArgumentError(f"{self.name}: out of output {j} and of output {k} overlap")
@@ -485,6 +485,16 @@ def _places(reqs: Sequence[str], first: int) -> list[int]:
         places.append(here)
         here += req != "null"
     return [min(p, here - 1) for p in places]
+
+
+def _folded(array: np.ndarray) -> bool:
+    """Whether elements of an array share memory; if that is hard to tell, they do."""
+    end = array.itemsize
+    for step, n in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True)):
+        if n > 1 and step < end and array.size:
+            return True
+        end += step * (n - 1)
+    return False
 
 
 def _overlap(a: np.ndarray, b: np.ndarray) -> bool:

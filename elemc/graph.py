@@ -127,9 +127,12 @@ class Apply(Node):
     args: tuple[Node, ...]
     dtype: np.dtype | None
 
+    def __post_init__(self) -> None:
+        self.settle(max((a.ndim for a in self.args), default=0))
+
     @property
     def ndim(self) -> int:  # type: ignore[override]
-        return max((a.ndim for a in self.args), default=0)
+        return self._ndim
 
     @property
     def children(self) -> tuple[Node, ...]:
@@ -146,9 +149,12 @@ class Cast(Node):
     arg: Node
     dtype: np.dtype
 
+    def __post_init__(self) -> None:
+        self.settle(self.arg.ndim)
+
     @property
     def ndim(self) -> int:  # type: ignore[override]
-        return self.arg.ndim
+        return self._ndim
 
     @property
     def children(self) -> tuple[Node, ...]:
@@ -174,9 +180,12 @@ class Accumulate(Node):
     where: Node | None
     options: tuple[tuple[str, Any], ...]
 
+    def __post_init__(self) -> None:
+        self.settle(self.arg.ndim - len(self.axes))
+
     @property
     def ndim(self) -> int:  # type: ignore[override]
-        return self.arg.ndim - len(self.axes)
+        return self._ndim
 
     @property
     def children(self) -> tuple[Node, ...]:
@@ -227,9 +236,12 @@ class Index(Node):
     forms: tuple[Axis | Pick | Only, ...]
     ndim: int
 
+    def __post_init__(self) -> None:
+        self.settle(self.ndim, self.arg.dtype)
+
     @property
     def dtype(self) -> np.dtype | None:  # type: ignore[override]
-        return self.arg.dtype
+        return self._dtype
 
     @property
     def children(self) -> tuple[Node, ...]:
@@ -246,13 +258,16 @@ class ExpandTo(Node):
     arg: Node
     like: Node
 
+    def __post_init__(self) -> None:
+        self.settle(self.like.ndim, self.arg.dtype)
+
     @property
     def ndim(self) -> int:  # type: ignore[override]
-        return self.like.ndim
+        return self._ndim
 
     @property
     def dtype(self) -> np.dtype | None:  # type: ignore[override]
-        return self.arg.dtype
+        return self._dtype
 
     @property
     def children(self) -> tuple[Node, ...]:
@@ -269,13 +284,16 @@ class Align(Node):
     arg: Node
     order: str
 
+    def __post_init__(self) -> None:
+        self.settle(self.arg.ndim, self.arg.dtype)
+
     @property
     def ndim(self) -> int:  # type: ignore[override]
-        return self.arg.ndim
+        return self._ndim
 
     @property
     def dtype(self) -> np.dtype | None:  # type: ignore[override]
-        return self.arg.dtype
+        return self._dtype
 
     @property
     def children(self) -> tuple[Node, ...]:

@@ -40,10 +40,10 @@ from .specialize import (
 STEP = "  "
 
 
-def print_kernel(kernel: Kernel, program: Sequence[Instruction] = ()) -> str:
+def print_kernel(kernel: Kernel, program: Sequence[Instruction]) -> str:
     """The operands, axes, buffers and phases of a kernel.
 
-    `program` is the extent program of the function, which says where slices start.
+    `program` is the extent program of the function, which says how long axes are and where slices start.
     """
     return _Printer(kernel, program).text()
 
@@ -54,13 +54,24 @@ class _Printer:
 
     def text(self) -> str:
         lines = [_operand(o) for o in self.kernel.operands]
-        lines += [f"axis {name}" for name in self.kernel.axes]
+        lines += [f"axis {name}: {' * '.join(map(self.size, extents))}"
+                  for name, extents in self.kernel.axes.items()]
         lines += [_buffer(b) for b in self.kernel.buffers]
         for number, phase in enumerate(self.kernel.phases):
             over = "" if phase.axis is None else f", parallel over {phase.axis}"
             lines.append(f"phase {number}{over}:")
             lines += self.body(phase.body, STEP)
         return "\n".join([*lines, ""])
+
+    def size(self, extent: int) -> str:
+        """Where an extent comes from."""
+        kind, *args = self.program[extent]
+        if kind == "dim":
+            return f"{self.kernel.operands[args[0]].name}.shape[{args[1]}]"
+        if kind == "slice":
+            bounds = ":".join("" if b is None else str(b) for b in args[1:])
+            return f"len({self.size(args[0])}[{bounds}])"
+        return "1" if kind in ("one", "pick", "only") else self.size(args[-1])
 
     def body(self, statements: Iterable[Statement], indent: str) -> list[str]:
         return [line for s in statements for line in self.statement(s, indent)]
@@ -132,8 +143,7 @@ class _Printer:
             case Literal():
                 return repr(value.value.item())
             case Extent():
-                names = [n for n, e in self.kernel.axes.items() if e == (value.extent,)]
-                return f"size({names[0]})" if names else f"size({value.extent})"
+                return self.size(value.extent)
             case Position():
                 return self.affine(value.affine)
             case Convert():

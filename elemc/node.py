@@ -20,9 +20,15 @@ N = TypeVar("N", bound="Node")
 
 
 class Node:
-    """One value of a graph.  Make nodes with `make`, which interns them."""
+    """One value of a graph.  Make nodes with `make`, which interns them.
 
-    __slots__ = ("__weakref__",)
+    What follows from the children is settled when a node is made: deep graphs would exhaust the
+    stack, and shared nodes cost exponential time, if every question went down to the inputs.
+    """
+
+    __slots__ = ("__weakref__", "_dtype", "_ndim")
+    _dtype: np.dtype | None
+    _ndim: int
     ndim: int
     dtype: np.dtype | None
 
@@ -34,6 +40,11 @@ class Node:
     def rebuild(self, children: tuple[Node, ...]) -> Node:
         """This node over other children."""
         return self
+
+    def settle(self, ndim: int, dtype: np.dtype | None = None) -> None:
+        """Keep what follows from the children; for `__post_init__`."""
+        object.__setattr__(self, "_ndim", ndim)
+        object.__setattr__(self, "_dtype", dtype)
 
 
 def make(cls: type[N], *args: Any) -> N:

@@ -222,6 +222,10 @@ class _Scheduler:
         for root, fold in zip(merged, folds, strict=True):
             if direct:  # the innermost loop over a strip adds to the block's partial states
                 self.states[root.of] = [Element(frozenset(), fold.dtype, fold.name, at=strip)]
+            elif _next(root, inner) in (None, strip):  # a turn's part is a single element
+                part = _target(self.name("part"), fold.dtype, strip)
+                self.declare([part], [fold.neutral], inside, strip)
+                self.states[root.of] = [part]
         self.level(segment.roots, inner, inside)
         if not direct:
             for root, fold in zip(merged, folds, strict=True):
@@ -351,8 +355,9 @@ class _Scheduler:
             new = [scope.let(v) for v in new]
         assign: list[Statement] = [Assign(t, v) for t, v in zip(targets, new, strict=False)]
         if len(targets) > len(program.state):
-            first = inline(program.start, element)
-            begin = [Assign(t, v) for t, v in zip(targets, first, strict=False)]
+            first = [*inline(program.start, element),
+                     Literal(frozenset(), np.dtype(bool), np.True_)]
+            begin = [Assign(t, v) for t, v in zip(targets, first, strict=True)]
             scope.body.append(First(targets[-1], list(begin), assign))
         else:
             scope.body.extend(assign)

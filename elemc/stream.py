@@ -22,9 +22,9 @@ from .errors import ArgumentError
 from .function import Function, make_function
 from .graph import Accumulate, Captured, Const, Graph, Input, Iota, Node, Size, make
 from .maps import run_extents
+from .portable import substitute
 from .stream_files import Outputs, open_input, progress, release, scratch_files
 from .stream_plan import AT_ONCE, Part, Place, Planner
-from .user import substitute
 
 BLOCK_MIB = 64
 State = tuple[np.ndarray, ...]
@@ -290,15 +290,16 @@ class _Fold:
             first = np.broadcast_to(self.late, self.shape).astype(self.program.state[0])
             state = self.merge((first,), state)
         result, = self.function(self.program.finish, "finish")(state)
-        return result.astype(self.program.dtype, copy=False)
+        with np.errstate(over="ignore"):  # a float16 result of a float32 state
+            return result.astype(self.program.dtype, copy=False)
 
     def function(self, graph: Graph, name: str) -> Callable[..., State]:
         """A graph of scalars as a function of states."""
         inputs = [new_input(i.name, len(self.shape), i.dtype) for i in graph.inputs]
-        outputs = [substitute(Graph(graph.inputs, (o,)), inputs) for o in graph.outputs]
-        compiled = self.owner.compile(
-            Graph(tuple(as_node(i) for i in inputs), tuple(map(as_node, outputs))),  # type: ignore[arg-type]
-            f"{name}_{self.program.name}")
+        ends = tuple(as_node(i) for i in inputs)
+        outputs = tuple(as_node(o) for o in substitute(graph, inputs))
+        compiled = self.owner.compile(Graph(ends, outputs),  # type: ignore[arg-type]
+                                      f"{name}_{self.program.name}")
         return lambda *states: tuple(
             np.asarray(r) for r in compiled(*(part for state in states for part in state)))
 

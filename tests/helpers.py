@@ -45,8 +45,10 @@ def specials(dtype):
 
 def layouts(array):
     """The same values, lying in memory in many ways: name and array."""
-    array = np.ascontiguousarray(array)
+    array = np.array(array, order="C")
     yield "C", array
+    if not array.ndim:
+        return
     yield "F", np.asfortranarray(array)
     padded = np.zeros([2 * n + 1 for n in array.shape], array.dtype)
     inner = padded[tuple(slice(1, 2 * n + 1, 2) for n in array.shape)]

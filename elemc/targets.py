@@ -1,0 +1,147 @@
+"""What the command line works on: a function in a file or a module, or an expression."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .dtypes import dtype_of
+from .dump import dump
+from .errors import ArgumentError, ElemcError, ModeError, ShapeError
+from .function import Function, function, make_function
+from .parse import parse, parse_spec
+from .tracing import TracedFunction
+
+FILE = re.compile(r"(?P<place>.+\.py):(?P<name>[^\W\d]\w*(\.\w+)*)")
+MODULE = re.compile(r"(?P<place>[^\W\d]\w*(\.\w+)*):(?P<name>[^\W\d]\w*(\.\w+)*)")
+
+
+def version() -> str:
+    """The version of the package as installed, or of the source tree."""
+    try:
+        return importlib.metadata.version("elemc")
+    except importlib.metadata.PackageNotFoundError:
+        return str(getattr(sys.modules["elemc"], "__version__", "unknown"))
+
+
+class Target:
+    """A TARGET of the command line, under an order and a mode.
+
+    Parameters
+    ----------
+    text : str
+        FILE.py:NAME, MODULE:NAME, or an expression.
+    order : {"f", "c"} or None
+        None: that of the function; of an expression, "f".
+    mode : str or None
+        "broadcast" or "accumulate:NAME"; only for expressions.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such file, module or name, or it is no compiled function.
+    """
+
+    def __init__(self, text: str, order: str | None = None, mode: str | None = None) -> None:
+        self.text, self.order, self.mode = text, order, mode
+        self.label = text + (f" (order {order})" if order else "")
+        self.found: Any = None
+        if match := FILE.fullmatch(text):
+            self.found = _attribute(_from_file(match["place"]), match["name"], text)
+        elif match := MODULE.fullmatch(text):
+            self.found = _attribute(_from_module(match["place"]), match["name"], text)
+        if self.found is not None and not isinstance(self.found, (Function, TracedFunction)):
+            raise ArgumentError(f"{text} is {type(self.found).__name__}, no compiled function: "
+                                "make one with elemc.function or elemc.compile")
+        if self.found is not None and mode is not None:
+            raise ModeError(f"{text} has its modes already: --mode is for expressions")
+
+    def dump(self, stage: str, specs: Mapping[str, str]) -> str:
+        """The text of one stage, for C-contiguous inputs with these dtypes and ranks."""
+        parsed = {name: parse_spec(spec) for name, spec in specs.items()}
+        if self.found is None:
+            return dump(self.expression(specs), (), stage)
+        if isinstance(self.found, TracedFunction):
+            arrays = {n: np.zeros((2,) * rank, dtype) for n, (dtype, rank) in parsed.items()}
+            return dump(self.function_of(arrays), (), stage)
+        target = self.function_of({})
+        ranks = {i.name: i.ndim for i in target.graph.inputs}
+        for name, (dtype, rank) in parsed.items():
+            if rank != ranks.get(name, rank):
+                raise ShapeError(f"{target.name}: {name} has rank {ranks[name]}, not {rank}")
+        return dump(target, (), stage, {name: dtype for name, (dtype, _) in parsed.items()})
+
+    def function_of(self, arrays: Mapping[str, np.ndarray]) -> Function:
+        """The function for arrays of these dtypes and ranks, by input name."""
+        if self.found is None:
+            return self.expression({
+                name: f"{dtype_of(a.dtype).name}[{a.ndim}]" for name, a in arrays.items()})
+        found = self.found.trace(**arrays) if isinstance(self.found, TracedFunction) else self.found
+        return found if self.order in (None, found.order) else self.reordered(found)
+
+    def expression(self, specs: Mapping[str, str]) -> Function:
+        """The function of an expression whose inputs have these dtypes and ranks."""
+        inputs, outputs = parse(self.text, dict(specs))
+        kind, _, name = (self.mode or "broadcast").partition(":")
+        mode: Any = ("accumulate", name) if kind == "accumulate" and name else self.mode
+        return function(inputs, outputs, mode or "broadcast", self.order or "f")
+
+    def reordered(self, found: Function) -> Function:
+        """A function under another order than the one it was built with."""
+        if any(mode != "broadcast" for mode in found.modes):
+            raise ModeError(f"{self.text} accumulates under order {found.order}, which cannot be "
+                            "changed afterwards")
+        return make_function(found.graph, self.order, found.modes, found.single, found.name, None,
+                             None, found.contract, found.reassociate)
+
+
+def _from_file(file: str) -> Any:
+    path = Path(file)
+    if not path.is_file():
+        raise ArgumentError(f"there is no file {file}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    loader = spec.loader
+    _guarded(lambda: loader.exec_module(module), file, str(path.absolute().parent))
+    return module
+
+
+def _from_module(name: str) -> Any:
+    return _guarded(lambda: importlib.import_module(name), name, os.getcwd())
+
+
+def _guarded(load: Callable[[], Any], what: str, directory: str) -> Any:
+    """Run the user's module, beside its neighbours; what it raises becomes a message."""
+    sys.path.insert(0, directory)
+    try:
+        return load()
+    except ElemcError:
+        raise
+    except (Exception, SystemExit) as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raise ArgumentError(f"{what} cannot be loaded: {type(error).__name__}: {error} "
+                            f"(at {last.filename}:{last.lineno})") from None
+    finally:
+        sys.path.remove(directory)
+
+
+def _attribute(module: Any, name: str, text: str) -> Any:
+    for part in name.split("."):
+        if not hasattr(module, part):
+            known = [n for n, v in vars(module).items()
+                     if isinstance(v, (Function, TracedFunction))]
+            raise ArgumentError(f"{text}: there is no {part}; compiled functions: "
+                                f"{', '.join(known) or 'none'}")
+        module = getattr(module, part)
+    return module

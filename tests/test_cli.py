@@ -1,0 +1,246 @@
+"""The command line: what it prints, its exit status, and that no error shows a traceback."""
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from elemc import cache
+from elemc.cli import main
+
+MODULE = textwrap.dedent("""
+    import numpy as np
+    import elemc as ec
+
+    x, g = ec.matrix("x"), ec.array("g", 1, None)
+    twice = ec.function([x], x * 2, name="twice")
+    generic = ec.function([g], g + 1, name="generic")
+    folded = ec.function([x, ec.vector("y")], x, mode=("accumulate", "sum"), name="folded")
+    pair = ec.function([x], [x + 1, x.sum(axis=1)], name="pair")
+    number = 3
+
+    @ec.compile
+    def softmax(x):
+        e = np.exp(x - x.max(axis=-1, keepdims=True))
+        return e / e.sum(axis=-1, keepdims=True)
+""")
+
+
+@pytest.fixture(autouse=True)
+def _beside_a_module(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elemc_cli_user.py").write_text(MODULE)
+    (tmp_path / "broken.py").write_text("import nothing_of_that_name\n")
+    yield
+    sys.modules.pop("elemc_cli_user", None)
+
+
+FILE = "elemc_cli_user.py"
+
+
+def run(*words):
+    return main([str(w) for w in words])
+
+
+def output(capsys, *words, status=0):
+    assert run(*words) == status
+    got = capsys.readouterr()
+    assert got.err == ""
+    return got.out
+
+
+def message(capsys, *words):
+    assert run(*words) == 2
+    got = capsys.readouterr()
+    assert got.out == "" and got.err.startswith("elemc: ") and "Traceback" not in got.err
+    return got.err
+
+
+# -- dump ---------------------------------------------------------------------------------------
+
+
+def test_dump_graph(capsys):
+    text = output(capsys, "dump", f"{FILE}:softmax", "--arg", "x:float32[2]", "--stage", "graph")
+    lines = text.splitlines()
+    assert lines[0] == "%0 = input x : float32[2]"
+    assert "%3 = subtract(%0, %2) : float32[2]" in lines
+    assert "%5 = sum(%4, axes=(1,)) : float32[1]" in lines
+    assert lines[-1] == "return %7"
+
+
+def test_dump_nest(capsys):
+    text = output(capsys, "dump", f"{FILE}:softmax", "--arg", "x:float64[2]", "--stage", "nest")
+    assert "axis i1: x.shape[1]" in text
+    assert re.search(r"^ +for i1", text, re.M) and "out z: float64[2]" in text
+
+
+def test_dump_c_is_the_kernel_of_contiguous_arrays(capsys):
+    text = output(capsys, "dump", "elemc_cli_user:twice")
+    assert "elemc kernel twice" in text and "AT(double, z_p" in text
+    assert text == output(capsys, "dump", f"{FILE}:twice", "--stage", "c")
+
+
+def test_dump_asm(capsys):
+    assert ".globl" in output(capsys, "dump", f"{FILE}:twice", "--stage", "asm")
+
+
+def test_dump_of_a_generic_function(capsys):
+    graph = ("--stage", "graph")
+    assert "float64[1]" in output(capsys, "dump", f"{FILE}:generic", *graph)
+    assert "int32[1]" in output(capsys, "dump", f"{FILE}:generic", "--arg", "g:int32[1]", *graph)
+
+
+def test_dump_order_of_a_function(capsys):
+    assert "order c" in output(capsys, "dump", f"{FILE}:twice", "--order", "c")
+
+
+def test_dump_expression(capsys):
+    text = output(capsys, "dump", "exp(x) * sum(y, axis=-1)", "--arg", "x:float32[2]",
+                  "--arg", "y:float32[2]")
+    assert "elemc_expf" in text and "float32[2]" in text
+
+
+def test_dump_mode_and_order(capsys):
+    words = ("dump", "x * y", "--arg", "x:float64[2]", "--arg", "y:float64[1]", "--stage", "graph",
+             "--mode", "accumulate:sum")
+    assert "axes=(0,)" in output(capsys, *words)
+    assert "axes=(1,)" in output(capsys, *words, "--order", "c")
+
+
+def test_dump_against(capsys):
+    words = ("dump", "x*y", "--arg", "x:float64[2]", "--arg", "y:float64[1]", "--order", "c")
+    text = output(capsys, *words, "--against", "x*y", "--against-order", "f")
+    assert text.startswith("--- x*y (order c)\n+++ x*y (order f)\n@@ ")
+    assert "order c" in text and "order f" in text
+    assert output(capsys, *words, "--against", "x*y") == ""
+
+
+@pytest.mark.parametrize("words, say", [
+    ((f"{FILE}:nothing",), "compiled functions: .*twice"),
+    ((f"{FILE}:number",), "is int, no compiled function"),
+    (("no_file.py:f",), "there is no file no_file.py"),
+    (("no_module_of_that_name:f",), "ModuleNotFoundError"),
+    (("broken.py:f",), r"broken.py cannot be loaded: ModuleNotFoundError.*broken.py:1\)"),
+    ((f"{FILE}:twice", "--mode", "broadcast"), "--mode is for expressions"),
+    ((f"{FILE}:twice", "--arg", "x:float64[1]"), "x has rank 2, not 1"),
+    ((f"{FILE}:twice", "--arg", "x:complex128[2]"), "does not cast safely"),
+    ((f"{FILE}:twice", "--arg", "q:float64[2]"), "no input q"),
+    ((f"{FILE}:twice", "--arg", "x"), "as in x:float32"),
+    ((f"{FILE}:folded", "--order", "c"), "cannot be changed"),
+    ((f"{FILE}:softmax",), "x"),
+    (("x * y", "--mode", "sideways"), "unknown mode 'sideways'"),
+    (("x * y", "--mode", "accumulate:nothing"), "no accumulator 'nothing'"),
+    (("x *",), "x *"),
+    (("__import__('os').getpid()",), "__import__"),
+])
+def test_dump_errors(capsys, words, say):
+    assert re.search(say, message(capsys, "dump", *words))
+
+
+def test_what_comes_later_is_not_offered(capsys):
+    with pytest.raises(SystemExit) as stop:
+        run("dump", "x * 2", "--vjp")
+    assert stop.value.code == 2
+    assert "unrecognized arguments: --vjp" in capsys.readouterr().err
+
+
+# -- run ----------------------------------------------------------------------------------------
+
+
+def test_run(capsys):
+    x = np.random.default_rng(0).random((70, 50))
+    np.save("x.npy", x)
+    assert output(capsys, "run", f"{FILE}:twice", "x=x.npy", "-o", "out.npy") == ""
+    np.testing.assert_array_equal(np.load("out.npy"), x * 2)
+    assert output(capsys, "run", f"{FILE}:softmax", "x=x.npy", "-o", "out.npy", "--block", 1) == ""
+    np.testing.assert_allclose(np.load("out.npy").sum(axis=1), 1)
+    output(capsys, "run", f"{FILE}:pair", "x=x.npy", "-o", "a.npy", "-o", "b.npy")
+    np.testing.assert_array_equal(np.load("a.npy"), x + 1)
+    np.testing.assert_allclose(np.load("b.npy"), x.sum(axis=1))
+    output(capsys, "run", f"{FILE}:pair", "x=x.npy", "-o", "out.npz")
+    assert np.load("out.npz")["z1"].shape == (70,)
+
+
+def test_run_expression_takes_dtypes_and_ranks_from_the_files(capsys):
+    x, y = np.arange(12, dtype="float32").reshape(3, 4), np.arange(3, dtype="int16")
+    np.save("x.npy", x)
+    np.save("y.npy", y)
+    output(capsys, "run", "x * y", "x=x.npy", "y=y.npy", "-o", "z.npy", "--order", "c")
+    z = np.load("z.npy")
+    assert z.dtype == np.float32
+    np.testing.assert_array_equal(z, x * y[:, None])
+
+
+@pytest.mark.parametrize("words, say", [
+    (("x=x.npy", "-o", "out.txt"), "a .npy or a .npz"),
+    (("x.npy", "-o", "out.npy"), "as in x=FILE.npy"),
+    (("x=x.npy", "x=x.npy", "-o", "out.npy"), "once"),
+    (("x=none.npy", "-o", "out.npy"), "No such file"),
+    (("-o", "out.npy"), "input x is missing"),
+    (("x=x.npy", "-o", "out.npy", "--block", "0"), "at least 1"),
+])
+def test_run_errors(capsys, words, say):
+    np.save("x.npy", np.ones((3, 4)))
+    assert re.search(say, message(capsys, "run", f"{FILE}:twice", *words))
+    assert not os.path.exists("out.npy")
+
+
+def test_run_shows_progress_when_asked(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    np.save("x.npy", np.ones((300, 4)))
+    assert run("run", f"{FILE}:twice", "x=x.npy", "-o", "out.npy", "--progress") == 0
+    assert capsys.readouterr().err == "100 %\n"
+
+
+# -- the rest -------------------------------------------------------------------------------------
+
+
+def test_info(capsys):
+    text = output(capsys, "info")
+    for word in ("elemc", "compiler", "flags", "vector math", "threads", "cache", "python", "numpy"):
+        assert re.search(f"^{word} ", text, re.M)
+
+
+def test_demo(capsys):
+    text = output(capsys, "demo")
+    assert "agrees with NumPy" in text and "elemc kernel softmax" in text and "NumPy  " in text
+
+
+def test_cache(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "cache_dir", lambda: tmp_path / "kernels")
+    assert output(capsys, "cache", "path") == f"{tmp_path / 'kernels'}\n"
+    assert output(capsys, "cache", "list") == ""
+    assert output(capsys, "cache", "clear") == "0 entries removed, 0.0 MiB\n"
+
+
+def elemc(*words, **env):
+    return subprocess.run([sys.executable, "-m", "elemc", *words], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **env})
+
+
+def test_as_a_process(tmp_path):
+    place = str(tmp_path / "own cache")
+    assert elemc("--version").stdout.startswith("elemc 0.")
+    np.save("x.npy", np.ones((3, 4)))
+    done = elemc("run", f"{FILE}:twice", "x=x.npy", "-o", "out.npy", ELEMC_CACHE_DIR=place)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert "kernel_block_twice" in elemc("cache", "list", ELEMC_CACHE_DIR=place).stdout
+    assert elemc("cache", "path", ELEMC_CACHE_DIR=place).stdout.strip().startswith(place)
+    assert re.match(r"[1-9]\d* entries removed", elemc("cache", "clear",
+                                                      ELEMC_CACHE_DIR=place).stdout)
+    assert elemc("cache", "list", ELEMC_CACHE_DIR=place).stdout == ""
+    wrong = elemc("dump", "no_file.py:f")
+    assert wrong.returncode == 2
+    assert wrong.stderr == "elemc: there is no file no_file.py\n"
+
+
+def test_a_closed_pipe_is_no_error():
+    done = subprocess.run(
+        f"{sys.executable} -m elemc dump {FILE}:twice --stage asm | head -1", shell=True,
+        capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.stderr == ""
