@@ -102,10 +102,18 @@ class _Version(argparse.Action):
     """`--version`, which looks for the version only when asked."""
 
     def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
-        from .targets import version
-
         print(f"elemc {version()}")
         parser.exit()
+
+
+def version() -> str:
+    """The version of the package as installed, or of the source tree."""
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version("elemc")
+    except importlib.metadata.PackageNotFoundError:
+        return str(getattr(sys.modules["elemc"], "__version__", "unknown"))
 
 
 # -- commands -----------------------------------------------------------------------------------
@@ -165,7 +173,6 @@ def _demo(options: argparse.Namespace) -> int:
 
 def _info(options: argparse.Namespace) -> int:
     from .settings import config
-    from .targets import version
 
     found = {"elemc": version(), **config()}
     width = max(map(len, found))

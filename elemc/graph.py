@@ -59,10 +59,12 @@ class Captured(Node):
 
     @property
     def ndim(self) -> int:  # type: ignore[override]
+        """The rank."""
         return self.array.data.ndim
 
     @property
     def dtype(self) -> np.dtype:  # type: ignore[override]
+        """The dtype, None while it is unknown."""
         return self.array.data.dtype
 
 
@@ -76,6 +78,7 @@ class Const(Node):
 
     @property
     def ndim(self) -> int:  # type: ignore[override]
+        """The rank."""
         return 0
 
     @property
@@ -88,41 +91,30 @@ class Const(Node):
 class Size(Node):
     """The length of dimension `dim` of `arg`, known when the function is called."""
 
+    parts = ("arg",)
     arg: Node
     dim: int
 
     ndim = 0  # type: ignore[misc]
     dtype = np.dtype(np.int64)  # type: ignore[misc]
 
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return (self.arg,)
-
-    def rebuild(self, children: tuple[Node, ...]) -> Node:
-        return make(Size, children[0], self.dim)
-
 
 @node_class
 class Iota(Node):
     """The integers below `size`, which is a `Size`."""
 
+    parts = ("size",)
     size: Node
 
     ndim = 1  # type: ignore[misc]
     dtype = np.dtype(np.int64)  # type: ignore[misc]
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return (self.size,)
-
-    def rebuild(self, children: tuple[Node, ...]) -> Node:
-        return make(Iota, children[0])
 
 
 @node_class
 class Apply(Node):
     """`op` on the elements of `args`.  `dtype` is None while an argument's dtype is unknown."""
 
+    parts = ("args",)
     op: Any
     args: tuple[Node, ...]
     dtype: np.dtype | None
@@ -132,20 +124,15 @@ class Apply(Node):
 
     @property
     def ndim(self) -> int:  # type: ignore[override]
+        """The rank."""
         return self._ndim
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return self.args
-
-    def rebuild(self, children: tuple[Node, ...]) -> Node:
-        return make(Apply, self.op, children, self.dtype)
 
 
 @node_class
 class Cast(Node):
     """`arg` converted to `dtype`."""
 
+    parts = ("arg",)
     arg: Node
     dtype: np.dtype
 
@@ -154,14 +141,8 @@ class Cast(Node):
 
     @property
     def ndim(self) -> int:  # type: ignore[override]
+        """The rank."""
         return self._ndim
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return (self.arg,)
-
-    def rebuild(self, children: tuple[Node, ...]) -> Node:
-        return make(Cast, children[0], self.dtype)
 
 
 @node_class
@@ -172,6 +153,7 @@ class Accumulate(Node):
     `options` are keywords of composite accumulators (`ddof`), sorted by name.
     """
 
+    parts = ("arg", "initial", "where")
     acc: Any
     arg: Node
     axes: tuple[int, ...]
@@ -185,20 +167,8 @@ class Accumulate(Node):
 
     @property
     def ndim(self) -> int:  # type: ignore[override]
+        """The rank."""
         return self._ndim
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return tuple(c for c in (self.arg, self.initial, self.where) if c is not None)
-
-    def rebuild(self, children: tuple[Node, ...]) -> Node:
-        rest = list(children)
-        arg = rest.pop(0)
-        initial = rest.pop(0) if self.initial is not None else None
-        where = rest.pop(0) if self.where is not None else None
-        return make(
-            Accumulate, self.acc, arg, self.axes, self.dtype, initial, where, self.options
-        )
 
 
 @dataclass(frozen=True)
@@ -232,6 +202,7 @@ class Only:
 class Index(Node):
     """`arg` read through one form per dimension.  A result axis that no form names has size 1."""
 
+    parts = ("arg",)
     arg: Node
     forms: tuple[Axis | Pick | Only, ...]
     ndim: int
@@ -241,20 +212,15 @@ class Index(Node):
 
     @property
     def dtype(self) -> np.dtype | None:  # type: ignore[override]
+        """The dtype, None while it is unknown."""
         return self._dtype
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return (self.arg,)
-
-    def rebuild(self, children: tuple[Node, ...]) -> Node:
-        return make(Index, children[0], self.forms, self.ndim)
 
 
 @node_class
 class ExpandTo(Node):
     """`arg` stretched to the shape of `like`, of which nothing but the shape is used."""
 
+    parts = ("arg", "like")
     arg: Node
     like: Node
 
@@ -263,24 +229,20 @@ class ExpandTo(Node):
 
     @property
     def ndim(self) -> int:  # type: ignore[override]
+        """The rank."""
         return self._ndim
 
     @property
     def dtype(self) -> np.dtype | None:  # type: ignore[override]
+        """The dtype, None while it is unknown."""
         return self._dtype
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return (self.arg, self.like)
-
-    def rebuild(self, children: tuple[Node, ...]) -> Node:
-        return make(ExpandTo, *children)
 
 
 @node_class
 class Align(Node):
     """`arg`, to be aligned by `order` ("c" or "f") in the op that consumes it."""
 
+    parts = ("arg",)
     arg: Node
     order: str
 
@@ -289,18 +251,13 @@ class Align(Node):
 
     @property
     def ndim(self) -> int:  # type: ignore[override]
+        """The rank."""
         return self._ndim
 
     @property
     def dtype(self) -> np.dtype | None:  # type: ignore[override]
+        """The dtype, None while it is unknown."""
         return self._dtype
-
-    @property
-    def children(self) -> tuple[Node, ...]:
-        return (self.arg,)
-
-    def rebuild(self, children: tuple[Node, ...]) -> Node:
-        return make(Align, children[0], self.order)
 
 
 def const(value: object, dtype: np.dtype | None = None, weak: bool = False) -> Const:

@@ -43,7 +43,7 @@ STEP = "  "
 def print_kernel(kernel: Kernel, program: Sequence[Instruction]) -> str:
     """The operands, axes, buffers and phases of a kernel.
 
-    `program` is the extent program of the function, which says how long axes are and where slices start.
+    `program` is the extent program of the function: how long axes are, and where slices start.
     """
     return _Printer(kernel, program).text()
 

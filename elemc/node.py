@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -32,14 +32,29 @@ class Node:
     ndim: int
     dtype: np.dtype | None
 
+    parts: ClassVar[tuple[str, ...]] = ()
+    """The fields that hold nodes: one, a tuple, or None."""
+
     @property
     def children(self) -> tuple[Node, ...]:
         """The nodes this one is computed from, in a fixed order."""
-        return ()
+        found: list[Node] = []
+        for name in self.parts:
+            part = getattr(self, name)
+            if part is not None:
+                found += part if type(part) is tuple else (part,)
+        return tuple(found)
 
-    def rebuild(self, children: tuple[Node, ...]) -> Node:
-        """This node over other children."""
-        return self
+    def rebuild(self: N, children: tuple[Node, ...]) -> N:
+        """The same operation over other children."""
+        rest = iter(children)
+        new = {}
+        for name in self.parts:
+            part = getattr(self, name)
+            if part is not None:
+                new[name] = tuple(next(rest) for _ in part) if type(part) is tuple else next(rest)
+        names = (f.name for f in fields(self))  # type: ignore[arg-type]
+        return make(type(self), *(new.get(n, getattr(self, n)) for n in names))
 
     def settle(self, ndim: int, dtype: np.dtype | None = None) -> None:
         """Keep what follows from the children; for `__post_init__`."""

@@ -95,7 +95,9 @@ def sigmoid(x: Any) -> Any:
 
 def logit(x: Any) -> Any:
     """log(x / (1 - x)), accurate around 1/2."""
-    return np.where(np.abs(x - 0.5) < 0.25, np.log1p((x - (1 - x)) / (1 - x)), np.log(x / (1 - x)))
+    twice = 2 * x - 1  # exact around 1/2, as is 1 - x above it
+    near = np.log1p(np.abs(twice) / np.where(x < 0.5, x, 1 - x))
+    return np.where(np.abs(twice) < 0.5, np.copysign(near, twice), np.log(x / (1 - x)))
 
 
 def softplus(x: Any) -> Any:
@@ -111,7 +113,7 @@ def relu(x: Any) -> Any:
 def gelu(x: Any) -> Any:
     """x times the normal distribution function of x."""
     wide = np.asarray(x).astype(np.float64)
-    value = np.where(np.isneginf(wide), -0.0, wide * erfc(-wide * math.sqrt(0.5)) / 2)
+    value = np.where(np.isneginf(wide), -0.0, wide * (erfc(-wide * math.sqrt(0.5)) / 2))
     return value.astype(np.asarray(x).dtype)
 
 

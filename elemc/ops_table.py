@@ -167,7 +167,8 @@ ROWS: tuple[ScalarOp, ...] = (
     unary("softplus", special.softplus, WIDE, c={"f": "softplus_{S}({0})"}),
     call("relu", numpy=special.relu, like=np.positive, kinds="iuf", c={"*": "maximum_{S}({0}, 0)"}),
     unary("gelu", special.gelu, (-6.0, 6.0), c={"f": "gelu_{S}({0})"},
-          algorithm="x * erfc(-x / sqrt(2)) / 2, the rounding of the argument made good to first order"),
+          algorithm="x * erfc(-x / sqrt(2)) / 2, the rounding of the argument made good to first order; below -37 "
+                    "the asymptotic series of erfc (Abramowitz and Stegun, 7.1.23)"),
     unary("silu", special.silu, WIDE, c={"f": "silu_{S}({0})"}),
     unary("sinc", special.sinc, (-5.0, 5.0), c={"f": LIB("sinc")}),
     call("xlogy", 2, numpy=special.xlogy, like=np.arctan2, cost=25, domain=(WIDE, POSITIVE), c={"f": "xlogy_{S}({0}, {1})"}),

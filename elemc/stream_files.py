@@ -167,7 +167,8 @@ class Outputs:
 
 
 @contextmanager
-def progress(total: int, shown: bool, stream: TextIO | None = None) -> Iterator[Callable[[int], Any]]:
+def progress(total: int, shown: bool,
+             stream: TextIO | None = None) -> Iterator[Callable[[int], Any]]:
     """A function that is told of work done: a bar by tqdm, or a line for every 10 %."""
     if not shown:
         yield lambda done: None

@@ -143,9 +143,11 @@ class Planner:
         return [grouped[key] for key in sorted(grouped, key=lambda key: key[0])]
 
     def shape(self, node: Node) -> tuple[int, ...]:
+        """The shape of a node in this call."""
         return tuple(self.sizes[e] for e in self.of[node])
 
     def bytes(self, node: Node) -> int:
+        """The bytes of a node as stored."""
         assert node.dtype is not None
         size = self.itemsizes.get(node, node.dtype.itemsize)
         return math.prod(self.shape(node)) * size
@@ -158,7 +160,7 @@ class Planner:
     # -- outputs and cuts --------------------------------------------------------------------
 
     def output(self, node: Node, name: str, number: int) -> Part:
-        """How an output is computed: along an axis of its own, or from results of earlier passes."""
+        """How an output is computed: along an axis of its own, or from earlier results."""
         shape = self.shape(node)
         if 0 in shape:
             return replace(self.part(node, "direct", None), output=number)
@@ -193,10 +195,9 @@ class Planner:
             except Impossible as reason:
                 reasons.append(f"{name}: {reason}")
         if not found:
-            reason = "; ".join(reasons) or "it has no axis to cut"
             whole = self.part(node, "direct", None)
             if whole.slab > self.limit:
-                raise Impossible(reason)
+                raise Impossible("; ".join(reasons))
             return whole
         part = min(found, key=lambda pair: pair[0])[1]
         least = part.slab * (min(2, part.length) if part.kind == "store" else 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -24,14 +23,6 @@ from .tracing import TracedFunction
 
 FILE = re.compile(r"(?P<place>.+\.py):(?P<name>[^\W\d]\w*(\.\w+)*)")
 MODULE = re.compile(r"(?P<place>[^\W\d]\w*(\.\w+)*):(?P<name>[^\W\d]\w*(\.\w+)*)")
-
-
-def version() -> str:
-    """The version of the package as installed, or of the source tree."""
-    try:
-        return importlib.metadata.version("elemc")
-    except importlib.metadata.PackageNotFoundError:
-        return str(getattr(sys.modules["elemc"], "__version__", "unknown"))
 
 
 class Target:
@@ -76,7 +67,7 @@ class Target:
             return dump(self.function_of(arrays), (), stage)
         target = self.function_of({})
         ranks = {i.name: i.ndim for i in target.graph.inputs}
-        for name, (dtype, rank) in parsed.items():
+        for name, (_, rank) in parsed.items():
             if rank != ranks.get(name, rank):
                 raise ShapeError(f"{target.name}: {name} has rank {ranks[name]}, not {rank}")
         return dump(target, (), stage, {name: dtype for name, (dtype, _) in parsed.items()})

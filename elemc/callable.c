@@ -1,0 +1,787 @@
+/* The call path in C: look at the arrays, find the kernel for them, run it.
+ *
+ * A `Callable` holds a short list of entries.  An entry is what fastcall.py wrote down of one
+ * specialization of a function: its key, the address of its kernel, and a stream of int64 that
+ * says how sizes, pointers, strides and buffers come from the arrays.  A call
+ *
+ *   1. looks at its operands, and makes one word of the key of each           (collect, look_at)
+ *   2. finds the entry with this key whose extents are 1 in the same places   (find, match)
+ *   3. checks or makes the outputs, binds all operands, and runs the kernel   (run)
+ *
+ * Whatever is out of the ordinary - no entry yet, other kinds of arguments, sizes that do not fit,
+ * outputs that overlap inputs - is left to `Function._call` in Python, before anything is written:
+ * it has the answer, or the error.  The GIL guards the entries; one that is in use is counted.
+ */
+#define PY_SSIZE_T_CLEAN
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#include <Python.h>
+#include <structmember.h>
+
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <numpy/arrayobject.h>
+#include <numpy/arrayscalars.h>
+
+enum {
+  RANK = 8,          /* of an operand whose layout fits into a word of the key */
+  OPERANDS = 32,     /* inputs, captured arrays and outputs of one function */
+  PLACES = 192,      /* extents, sizes, pointers, strides or buffers of one kernel */
+  ENTRIES = 64,      /* of one function; the one not used for longest is dropped */
+  RELEASE = 10000,   /* elements from which on the GIL is released */
+  LOCAL_BYTES = 4096 /* of buffers that live on the stack */
+};
+
+typedef int (*Kernel)(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
+                      const int64_t *n, const int64_t *tune, char *const *w);
+
+typedef struct {
+  char *data;
+  const npy_intp *shape, *strides;
+  int ndim, itemsize;
+} Operand;
+
+typedef struct {
+  Py_ssize_t uses;
+  Kernel kernel;
+  PyObject *captured; /* tuple of the arrays that the function captured */
+  PyObject *dtypes;   /* tuple of the dtypes of the outputs */
+  PyObject *keep;     /* what keeps the kernel loaded */
+  int words;          /* of the key: operands that the caller passes */
+  uint64_t key[OPERANDS];
+  int64_t *code;
+} Entry;
+
+typedef struct {
+  PyObject_HEAD
+  int nin, nout;        /* nin is -1 until the function is ready */
+  int single;           /* one output comes back as it is, not in a tuple */
+  PyObject *structure;  /* makes the answer of a list of results, or NULL */
+  int wanted[OPERANDS]; /* type numbers of the inputs; -1: any */
+  int used;
+  Entry *entry[ENTRIES]; /* latest use first */
+  Py_ssize_t hits;
+} Callable;
+
+/* All that one call works with, on the stack of its thread. */
+typedef struct {
+  int words, given; /* given: whether the caller passed the outputs */
+  uint64_t key[OPERANDS];
+  Operand operand[OPERANDS]; /* inputs, then captured arrays, then outputs */
+  Operand out[OPERANDS];     /* as the caller passed them */
+  PyArrayObject *target[OPERANDS];
+  int64_t scalar[OPERANDS];
+  int64_t extent[PLACES], n[PLACES], s[PLACES];
+  char *p[PLACES], *w[PLACES];
+} Call;
+
+static PyTypeObject CallableType;
+static PyObject *fail; /* runtime.fail: raises the error of a status */
+static PyObject *name_call, *name_out;
+
+/* -- 1. looking at the operands ---------------------------------------------------------------- */
+
+/* Bits of a word of the key: dtype 5, rank 4, unaligned 1, swapped 1, unit and packed 8, perm 32. */
+static uint64_t word_of(int type, int ndim, int unaligned, int swapped, uint64_t packed,
+                        uint64_t perm) {
+  return (uint64_t)type | (uint64_t)ndim << 5 | (uint64_t)unaligned << 9 | (uint64_t)swapped << 10 |
+         packed << 11 | perm << 19;
+}
+
+static npy_intp magnitude(npy_intp stride) { return stride < 0 ? -stride : stride; }
+
+/* What specialize.layout_of tells of an array that is not C-contiguous. */
+static void layout_of(const Operand *o, uint64_t *packed, uint64_t *perm) {
+  int order[RANK], count = 0;
+  for (int d = 0; d < o->ndim; d++) {
+    if (o->shape[d] == 1) continue;
+    int k = count++;
+    for (; k > 0 && magnitude(o->strides[order[k - 1]]) < magnitude(o->strides[d]); k--)
+      order[k] = order[k - 1];
+    order[k] = d;
+  }
+  *packed = !count || o->strides[order[count - 1]] == o->itemsize;
+  *perm = 0;
+  for (int k = 0; k < count; k++) {
+    int d = order[k];
+    *perm = *perm << 4 | (uint64_t)(d + 1);
+    if (k + 1 < count && o->strides[d] == o->strides[order[k + 1]] * o->shape[order[k + 1]])
+      *packed |= (uint64_t)2 << k;
+  }
+}
+
+/* Describe an array; 0 if entries have no room for it. */
+static int look_at(PyArrayObject *array, Operand *o, uint64_t *word) {
+  PyArray_Descr *dtype = PyArray_DESCR(array);
+  uint64_t packed, perm = 0;
+  o->data = PyArray_BYTES(array);
+  o->shape = PyArray_DIMS(array);
+  o->strides = PyArray_STRIDES(array);
+  o->ndim = PyArray_NDIM(array);
+  o->itemsize = (int)PyDataType_ELSIZE(dtype);
+  if ((unsigned)dtype->type_num > NPY_HALF || o->ndim > RANK) return 0;
+  if (PyArray_IS_C_CONTIGUOUS(array)) { /* so are all arrays of size 0 */
+    int count = 0;
+    for (int d = 0; d < o->ndim; d++)
+      if (o->shape[d] != 1) {
+        perm = perm << 4 | (uint64_t)(d + 1);
+        count++;
+      }
+    packed = ((uint64_t)1 << (count ? count : 1)) - 1;
+  } else {
+    layout_of(o, &packed, &perm);
+  }
+  *word = word_of(dtype->type_num, o->ndim, !PyArray_ISALIGNED(array),
+                  !PyArray_ISNOTSWAPPED(array), packed, perm);
+  return 1;
+}
+
+/* A Python number as `type`; 0 where the value may change, which NumPy may warn about. */
+static int store_number(PyObject *value, int type, int64_t *place) {
+  double number;
+  if (PyLong_CheckExact(value)) {
+    int overflow;
+    long long whole = PyLong_AsLongLongAndOverflow(value, &overflow);
+    long long exact = type == NPY_FLOAT ? 1LL << 24 : 1LL << 53;
+    if (overflow) return 0;
+    if (type == NPY_INT64) {
+      *place = whole;
+      return 1;
+    }
+    if (whole > exact || whole < -exact) return 0;
+    number = (double)whole;
+  } else {
+    number = PyFloat_AS_DOUBLE(value);
+  }
+  if (type == NPY_DOUBLE) {
+    memcpy(place, &number, sizeof number);
+    return 1;
+  }
+  if (type != NPY_FLOAT) return 0;
+  double size = fabs(number);
+  if (size != 0 && (size < FLT_MIN || size > FLT_MAX)) return 0;
+  float single = (float)number;
+  memcpy(place, &single, sizeof single);
+  return 1;
+}
+
+/* Describe a Python number or a NumPy scalar, as the array of rank 0 that Python makes of it. */
+static int look_at_scalar(PyObject *value, int wanted, Operand *o, uint64_t *word, int64_t *place) {
+  int type;
+  if (PyFloat_CheckExact(value) || PyLong_CheckExact(value)) {
+    type = PyFloat_CheckExact(value) ? NPY_DOUBLE : NPY_INT64;
+    if (wanted >= 0) {
+      if (type == NPY_DOUBLE && wanted == NPY_INT64) return 0;
+      type = wanted;
+    }
+    if (!store_number(value, type, place)) return 0;
+    o->data = (char *)place;
+  } else if (Py_IS_TYPE(value, &PyDoubleArrType_Type)) {
+    type = NPY_DOUBLE;
+    o->data = (char *)&PyArrayScalar_VAL(value, Double);
+  } else if (Py_IS_TYPE(value, &PyFloatArrType_Type)) {
+    type = NPY_FLOAT;
+    o->data = (char *)&PyArrayScalar_VAL(value, Float);
+  } else {
+    return 0;
+  }
+  o->shape = o->strides = NULL;
+  o->ndim = 0;
+  o->itemsize = type == NPY_FLOAT ? 4 : 8;
+  *word = word_of(type, 0, 0, 0, 1, 0);
+  return 1;
+}
+
+static int look_at_output(PyObject *value, int k, Call *c) {
+  if (!PyArray_CheckExact(value)) return 0;
+  c->target[k] = (PyArrayObject *)value;
+  return look_at(c->target[k], &c->out[k], &c->key[c->words++]);
+}
+
+/* out=: an array for one output, or a tuple of arrays. */
+static int collect_outputs(const Callable *self, PyObject *out, Call *c) {
+  c->given = 1;
+  if (!PyTuple_CheckExact(out)) return self->nout == 1 && look_at_output(out, 0, c);
+  if (PyTuple_GET_SIZE(out) != self->nout) return 0;
+  for (int k = 0; k < self->nout; k++)
+    if (!look_at_output(PyTuple_GET_ITEM(out, k), k, c)) return 0;
+  return 1;
+}
+
+/* Describe the arguments; 0 if the call is one for Python. */
+static int collect(const Callable *self, PyObject *const *args, PyObject *out, Call *c) {
+  c->given = 0;
+  c->words = self->nin;
+  for (int k = 0; k < self->nin; k++) {
+    Operand *o = &c->operand[k];
+    if (PyArray_CheckExact(args[k])) {
+      if (!look_at((PyArrayObject *)args[k], o, &c->key[k])) return 0;
+    } else if (!look_at_scalar(args[k], self->wanted[k], o, &c->key[k], &c->scalar[k])) {
+      return 0;
+    }
+  }
+  return out == NULL || collect_outputs(self, out, c);
+}
+
+/* -- 2. finding the entry ---------------------------------------------------------------------- */
+
+enum { ONE, DIM, SLICE, PICK, ONLY, JOIN, FIT }; /* as in fastcall.py */
+
+enum { INSTRUCTION = 6 }; /* words: kind, four arguments, whether the extent is 1 */
+
+static Py_ssize_t start_of(const int64_t *step, const int64_t *extent, Py_ssize_t *length) {
+  Py_ssize_t size = extent[step[1]];
+  if (step[0] == PICK) return step[2] + (step[2] < 0 ? size : 0);
+  Py_ssize_t start = step[2], stop = step[3];
+  *length = PySlice_AdjustIndices(size, &start, &stop, step[4]);
+  return start;
+}
+
+/* Run the extent program, as maps.run_extents: 1 if it is this entry's call, 0 if sizes do not fit
+ * together or are 1 in other places.  Then *code stands behind the program. */
+static int match(const Entry *e, Call *c, const int64_t **code) {
+  const int64_t *step = e->code + 1;
+  for (int64_t k = 0; k < e->code[0]; k++, step += INSTRUCTION) {
+    int64_t value = 1, a, b;
+    Py_ssize_t length;
+    switch (step[0]) {
+      case ONE:
+        break;
+      case DIM:
+        value = c->operand[step[1]].shape[step[2]];
+        break;
+      case SLICE:
+        start_of(step, c->extent, &length);
+        value = length;
+        break;
+      case PICK:
+        a = c->extent[step[1]];
+        if (step[2] < -a || step[2] >= a) return 0;
+        break;
+      default:
+        a = c->extent[step[1]];
+        b = step[0] == ONLY ? 1 : c->extent[step[2]];
+        value = step[0] == JOIN && b == 1 ? a : b;
+        if (a != value && a != 1) return 0;
+    }
+    if ((value == 1) != step[5]) return 0;
+    c->extent[k] = value;
+  }
+  *code = step;
+  return 1;
+}
+
+/* The entry for a call, moved to the front, or NULL. */
+static Entry *find(Callable *self, Call *c, const int64_t **code) {
+  for (int k = 0; k < self->used; k++) {
+    Entry *e = self->entry[k];
+    if (e->words != c->words || e->key[0] != c->key[0]) continue;
+    if (memcmp(e->key, c->key, (size_t)c->words * sizeof *c->key) != 0) continue;
+    uint64_t word;
+    for (int j = 0; j < PyTuple_GET_SIZE(e->captured); j++)
+      look_at((PyArrayObject *)PyTuple_GET_ITEM(e->captured, j), &c->operand[self->nin + j], &word);
+    if (!match(e, c, code)) continue;
+    if (k > 0) {
+      memmove(self->entry + 1, self->entry, (size_t)k * sizeof *self->entry);
+      self->entry[0] = e;
+    }
+    return e;
+  }
+  return NULL;
+}
+
+static void release(Entry *e) {
+  if (--e->uses > 0) return;
+  Py_DECREF(e->captured);
+  Py_DECREF(e->dtypes);
+  Py_DECREF(e->keep);
+  PyMem_Free(e->code);
+  PyMem_Free(e);
+}
+
+/* -- 3. running the kernel --------------------------------------------------------------------- */
+
+/* Whether an accumulator without identity meets an empty axis; *code moves behind the checks. */
+static int meets_nothing(const Call *c, const int64_t **code) {
+  const int64_t *at = *code;
+  int found = 0;
+  for (int64_t count = *at++; count > 0; count--) {
+    int over = 0, kept = 1;
+    for (int64_t n = *at++; n > 0; n--) over |= c->extent[*at++] == 0;
+    for (int64_t n = *at++; n > 0; n--) kept &= c->extent[*at++] != 0;
+    found |= over && kept;
+  }
+  *code = at;
+  return found;
+}
+
+/* The bytes that an array lies within; none if it is empty. */
+static void bounds(const Operand *o, char **low, char **high) {
+  *low = *high = o->data;
+  for (int d = 0; d < o->ndim; d++) {
+    if (o->shape[d] == 0) {
+      *high = *low = o->data;
+      return;
+    }
+    npy_intp reach = (o->shape[d] - 1) * o->strides[d];
+    *(reach < 0 ? low : high) += reach;
+  }
+  *high += o->itemsize;
+}
+
+static int may_overlap(const Operand *a, const Operand *b) {
+  char *a_low, *a_high, *b_low, *b_high;
+  bounds(a, &a_low, &a_high);
+  bounds(b, &b_low, &b_high);
+  return a_low < b_high && b_low < a_high;
+}
+
+/* Whether two operands with the same word of the key are the same elements in the same order. */
+static int same(const Operand *a, const Operand *b) {
+  size_t bytes = (size_t)a->ndim * sizeof *a->shape;
+  return a->data == b->data && memcmp(a->shape, b->shape, bytes) == 0 &&
+         memcmp(a->strides, b->strides, bytes) == 0;
+}
+
+/* Whether output k as given may be written to; if not, Python says why, or works on a copy. */
+static int usable(const Call *c, int k, int nin, int ninputs, const npy_intp *shape, int ndim,
+                  int64_t in_place) {
+  const Operand *o = &c->out[k];
+  int flags = PyArray_FLAGS(c->target[k]);
+  if (o->ndim != ndim || !(flags & NPY_ARRAY_WRITEABLE) || flags & NPY_ARRAY_WARN_ON_WRITE)
+    return 0;
+  for (int d = 0; d < ndim; d++)
+    if (o->shape[d] != shape[d] || (o->strides[d] == 0 && shape[d] > 1)) return 0;
+  for (int j = 0; j < ninputs; j++) {
+    const Operand *a = &c->operand[j];
+    if (may_overlap(o, a) &&
+        !(j < nin && in_place >> j & 1 && c->key[nin + k] == c->key[j] && same(o, a)))
+      return 0;
+  }
+  for (int j = 0; j < k; j++)
+    if (may_overlap(o, &c->out[j])) return 0;
+  return 1;
+}
+
+/* A new output; `order` has its dimensions from the outermost to the innermost, or is NULL. */
+static PyArrayObject *allocate(PyArray_Descr *dtype, const npy_intp *shape, int ndim,
+                               const int64_t *order) {
+  npy_intp strides[NPY_MAXDIMS], step = PyDataType_ELSIZE(dtype);
+  if (order != NULL)
+    for (int k = ndim - 1; k >= 0; k--) {
+      npy_intp size = shape[order[k]];
+      strides[order[k]] = step;
+      if (size != 0 && __builtin_mul_overflow(step, size, &step)) break; /* NumPy refuses it */
+    }
+  Py_INCREF(dtype);
+  return (PyArrayObject *)PyArray_NewFromDescr(&PyArray_Type, dtype, ndim, shape,
+                                               order == NULL ? NULL : strides, NULL, 0, NULL);
+}
+
+/* Outputs, checked or new: 1, 0 if Python has to look at them, -1 and an error.
+ * A new output of rank 0 is a place in `scalars`, as it comes back as a scalar. */
+static int outputs(const Callable *self, const Entry *e, Call *c, const int64_t **code,
+                   PyObject **results, npy_clongdouble *scalars) {
+  int ninputs = self->nin + (int)PyTuple_GET_SIZE(e->captured);
+  const int64_t *at = *code;
+  for (int k = 0; k < self->nout; k++) {
+    npy_intp shape[NPY_MAXDIMS];
+    int64_t in_place = *at++;
+    int ndim = (int)*at++;
+    for (int d = 0; d < ndim; d++) shape[d] = c->extent[*at++];
+    const int64_t *order = *at++ ? at : NULL;
+    at += order == NULL ? 0 : ndim;
+    Operand *o = &c->operand[ninputs + k];
+    if (c->given) {
+      if (!usable(c, k, self->nin, ninputs, shape, ndim, in_place)) return 0;
+      *o = c->out[k];
+      continue;
+    }
+    if (ndim == 0) {
+      o->data = (char *)&scalars[k];
+      o->ndim = 0;
+      continue;
+    }
+    PyArrayObject *made =
+        allocate((PyArray_Descr *)PyTuple_GET_ITEM(e->dtypes, k), shape, ndim, order);
+    if (made == NULL) return -1;
+    results[k] = (PyObject *)made;
+    o->data = PyArray_BYTES(made);
+    o->strides = PyArray_STRIDES(made);
+  }
+  *code = at;
+  return 1;
+}
+
+/* Sizes, pointers and strides, as runtime.launch; returns how much work there is. */
+static double bind(Call *c, const Entry *e, const int64_t **code) {
+  const int64_t *at = *code, *program = e->code + 1;
+  Py_ssize_t length;
+  double work = 1;
+  int64_t sizes = *at++;
+  for (int64_t k = 0; k < sizes; k++) {
+    if (*at++) { /* a product of extents */
+      int64_t size = 1;
+      for (int64_t count = *at++; count > 0; count--) size *= c->extent[*at++];
+      c->n[k] = size;
+      work *= (double)size;
+    } else {
+      c->n[k] = start_of(program + INSTRUCTION * *at++, c->extent, &length);
+    }
+  }
+  int64_t pointers = *at++, number = 0;
+  for (int64_t k = 0; k < pointers; k++) {
+    const Operand *o = &c->operand[*at++];
+    c->p[k] = o->data;
+    for (int64_t count = *at++; count > 0; count--, at += 3) {
+      npy_intp start = at[2] < 0 ? 1 : start_of(program + INSTRUCTION * at[2], c->extent, &length);
+      c->p[k] += o->strides[at[0]] * at[1] * start;
+    }
+    for (int64_t count = *at++; count > 0; count--) {
+      int64_t stride = 0;
+      for (int64_t terms = *at++; terms > 0; terms--, at += 2) stride += o->strides[at[0]] * at[1];
+      c->s[number++] = stride;
+    }
+  }
+  *code = at;
+  return work;
+}
+
+/* Lay out the kernel's buffers in `local`, or in *heap, which the caller frees: 0, or -1 and an
+ * error. */
+static int buffers(Call *c, const int64_t **code, char *local, void **heap) {
+  const int64_t *at = *code;
+  int64_t count = *at++, total = 0, where[PLACES];
+  for (int64_t k = 0; k < count; k++) {
+    int64_t bytes = *at++, length = 1;
+    int too_long = 0;
+    for (int64_t places = *at++; places > 0; places--)
+      too_long |= __builtin_mul_overflow(length, c->n[*at++], &length);
+    too_long |= __builtin_mul_overflow(length > 0 ? length : 1, bytes, &bytes);
+    where[k] = total;
+    too_long |= __builtin_add_overflow(total, bytes, &total);
+    too_long |= __builtin_add_overflow(total, 63, &total);
+    total &= ~(int64_t)63;
+    if (too_long) {
+      PyErr_NoMemory();
+      return -1;
+    }
+  }
+  *code = at;
+  char *base = local;
+  if (total > LOCAL_BYTES) {
+    base = *heap = PyMem_RawMalloc((size_t)total + 63);
+    if (base == NULL) {
+      PyErr_NoMemory();
+      return -1;
+    }
+    base = (char *)(((uintptr_t)base + 63) & ~(uintptr_t)63);
+  }
+  for (int64_t k = 0; k < count; k++) c->w[k] = base + where[k];
+  return 0;
+}
+
+static int phases(const Call *c, const Entry *e, const int64_t *at, double work) {
+  PyThreadState *state = work > RELEASE ? PyEval_SaveThread() : NULL;
+  int status = 0;
+  int64_t count = *at++;
+  for (int64_t phase = 0; phase < count; phase++, at++)
+    status |= e->kernel(phase, 0, *at < 0 ? 1 : c->n[*at], c->p, c->s, c->n, NULL, c->w);
+  if (state != NULL) PyEval_RestoreThread(state);
+  return status;
+}
+
+/* The results as the caller gets them; takes over the references. */
+static PyObject *answer(const Callable *self, PyObject **results) {
+  if (self->structure == NULL && self->single) {
+    PyObject *only = results[0];
+    results[0] = NULL;
+    return only;
+  }
+  PyObject *all = self->structure == NULL ? PyTuple_New(self->nout) : PyList_New(self->nout);
+  if (all == NULL) return NULL;
+  for (int k = 0; k < self->nout; k++) {
+    if (self->structure == NULL)
+      PyTuple_SET_ITEM(all, k, results[k]);
+    else
+      PyList_SET_ITEM(all, k, results[k]);
+    results[k] = NULL;
+  }
+  if (self->structure == NULL) return all;
+  PyObject *answer = PyObject_CallOneArg(self->structure, all);
+  Py_DECREF(all);
+  return answer;
+}
+
+/* What the caller gets for outputs that it gave, and for new ones of rank 0. */
+static int finish(const Callable *self, const Entry *e, const Call *c, PyObject **results,
+                  npy_clongdouble *scalars) {
+  for (int k = 0; k < self->nout; k++) {
+    if (c->given) {
+      results[k] = Py_NewRef((PyObject *)c->target[k]);
+    } else if (results[k] == NULL) {
+      PyArray_Descr *dtype = (PyArray_Descr *)PyTuple_GET_ITEM(e->dtypes, k);
+      results[k] = PyArray_Scalar(&scalars[k], dtype, NULL);
+      if (results[k] == NULL) return -1;
+    }
+  }
+  return 0;
+}
+
+/* Run an entry's kernel: 1 and *result, which is NULL beside an error; 0 if Python has to. */
+static int run(Callable *self, const Entry *e, Call *c, const int64_t *code, PyObject **result) {
+  PyObject *results[OPERANDS];
+  npy_clongdouble scalars[OPERANDS];
+  _Alignas(64) char local[LOCAL_BYTES];
+  void *heap = NULL;
+  int done, status = 0;
+  *result = NULL;
+  if (meets_nothing(c, &code)) return 0;
+  for (int k = 0; k < self->nout; k++) results[k] = NULL;
+  done = outputs(self, e, c, &code, results, scalars);
+  if (done == 1) {
+    double work = bind(c, e, &code);
+    if (buffers(c, &code, local, &heap) == 0) {
+      status = phases(c, e, code, work);
+      PyMem_RawFree(heap);
+      self->hits++;
+      if (status != 0)
+        *result = PyObject_CallFunction(fail, "i", status); /* raises */
+      else if (finish(self, e, c, results, scalars) == 0)
+        *result = answer(self, results);
+    }
+  }
+  for (int k = 0; k < self->nout; k++) Py_XDECREF(results[k]);
+  return done != 0;
+}
+
+/* -- the type ---------------------------------------------------------------------------------- */
+
+/* `self._call` with these arguments. */
+static PyObject *call_python(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                             PyObject *names) {
+  size_t all = (size_t)nargs + (names == NULL ? 0 : (size_t)PyTuple_GET_SIZE(names));
+  PyObject **with_self = PyMem_Malloc((all + 1) * sizeof *with_self);
+  if (with_self == NULL) return PyErr_NoMemory();
+  with_self[0] = self;
+  for (size_t k = 0; k < all; k++) with_self[k + 1] = args[k];
+  PyObject *result = PyObject_VectorcallMethod(name_call, with_self, (size_t)nargs + 1, names);
+  PyMem_Free(with_self);
+  return result;
+}
+
+/* Whether the keywords are at most out=, which is then *out. */
+static int only_out(PyObject *names, PyObject *const *values, PyObject **out) {
+  *out = NULL;
+  if (names == NULL || PyTuple_GET_SIZE(names) == 0) return 1;
+  PyObject *name = PyTuple_GET_ITEM(names, 0);
+  if (PyTuple_GET_SIZE(names) != 1 || (name != name_out && PyUnicode_Compare(name, name_out) != 0))
+    return 0;
+  *out = values[0] == Py_None ? NULL : values[0];
+  return 1;
+}
+
+static PyObject *call(PyObject *function, PyObject *const *args, size_t nargsf, PyObject *names) {
+  Callable *self = (Callable *)function;
+  Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+  PyObject *out, *result;
+  const int64_t *code;
+  Call c;
+  if (nargs == self->nin && only_out(names, args + nargs, &out) && collect(self, args, out, &c)) {
+    Entry *e = find(self, &c, &code);
+    if (e != NULL) {
+      e->uses++;
+      int done = run(self, e, &c, code, &result);
+      release(e);
+      if (done) return result;
+    }
+  }
+  return call_python(function, args, nargs, names);
+}
+
+/* Arguments of `_lacks` and `_add`: a tuple of input arrays, a tuple of outputs or None. */
+static int collect_arrays(const Callable *self, PyObject *arrays, PyObject *outs, Call *c) {
+  return PyTuple_Check(arrays) && PyTuple_GET_SIZE(arrays) == self->nin &&
+         collect(self, ((PyTupleObject *)arrays)->ob_item, outs == Py_None ? NULL : outs, c);
+}
+
+PyDoc_STRVAR(lacks_doc, "_lacks(arrays, outs): whether an entry for this call can be added.");
+
+static PyObject *lacks(PyObject *self, PyObject *args) {
+  PyObject *arrays, *outs;
+  const int64_t *code;
+  Call c;
+  if (!PyArg_ParseTuple(args, "OO", &arrays, &outs)) return NULL;
+  return PyBool_FromLong(collect_arrays((Callable *)self, arrays, outs, &c) &&
+                         find((Callable *)self, &c, &code) == NULL);
+}
+
+PyDoc_STRVAR(add_doc, "_add(arrays, outs, address, code, captured, dtypes, keep): add an entry.");
+
+static PyObject *add(PyObject *callable, PyObject *args) {
+  Callable *self = (Callable *)callable;
+  PyObject *arrays, *outs, *captured, *dtypes, *keep;
+  unsigned long long address;
+  const char *code;
+  Py_ssize_t bytes;
+  Call c;
+  if (!PyArg_ParseTuple(args, "OOKy#O!O!O", &arrays, &outs, &address, &code, &bytes, &PyTuple_Type,
+                        &captured, &PyTuple_Type, &dtypes, &keep))
+    return NULL;
+  if (!collect_arrays(self, arrays, outs, &c)) Py_RETURN_NONE;
+  Entry *e = PyMem_Calloc(1, sizeof *e);
+  int64_t *copy = PyMem_Malloc((size_t)bytes);
+  if (e == NULL || copy == NULL) {
+    PyMem_Free(e);
+    PyMem_Free(copy);
+    return PyErr_NoMemory();
+  }
+  memcpy(copy, code, (size_t)bytes);
+  memcpy(e->key, c.key, (size_t)c.words * sizeof *c.key);
+  e->uses = 1;
+  e->kernel = (Kernel)(uintptr_t)address;
+  e->words = c.words;
+  e->code = copy;
+  e->captured = Py_NewRef(captured);
+  e->dtypes = Py_NewRef(dtypes);
+  e->keep = Py_NewRef(keep);
+  Entry *dropped = self->used == ENTRIES ? self->entry[ENTRIES - 1] : NULL;
+  self->used += dropped == NULL;
+  memmove(self->entry + 1, self->entry, (size_t)(self->used - 1) * sizeof *self->entry);
+  self->entry[0] = e;
+  if (dropped != NULL) release(dropped);
+  Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(ready_doc, "_ready(wanted, nout, single, structure): calls may find entries now.");
+
+static PyObject *ready(PyObject *callable, PyObject *args) {
+  Callable *self = (Callable *)callable;
+  PyObject *wanted, *structure;
+  int nout, single;
+  if (!PyArg_ParseTuple(args, "O!ipO", &PyTuple_Type, &wanted, &nout, &single, &structure))
+    return NULL;
+  Py_ssize_t nin = PyTuple_GET_SIZE(wanted);
+  if (nin < 1 || nout < 1 || nin > OPERANDS || nout > OPERANDS || nin + nout > OPERANDS)
+    Py_RETURN_NONE; /* Python serves all calls */
+  for (Py_ssize_t k = 0; k < nin; k++) {
+    self->wanted[k] = (int)PyLong_AsLong(PyTuple_GET_ITEM(wanted, k));
+    if (self->wanted[k] == -1 && PyErr_Occurred()) return NULL;
+  }
+  Py_XSETREF(self->structure, structure == Py_None ? NULL : Py_NewRef(structure));
+  self->nout = nout;
+  self->single = single;
+  self->nin = (int)nin;
+  Py_RETURN_NONE;
+}
+
+static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *names) {
+  (void)args, (void)names;
+  Callable *self = (Callable *)type->tp_alloc(type, 0);
+  if (self != NULL) self->nin = -1;
+  return (PyObject *)self;
+}
+
+static int traverse(PyObject *callable, visitproc visit, void *arg) {
+  Callable *self = (Callable *)callable;
+  Py_VISIT(self->structure);
+  for (int k = 0; k < self->used; k++) {
+    if (self->entry[k]->uses > 1) continue; /* a running call holds it as well */
+    Py_VISIT(self->entry[k]->captured);
+    Py_VISIT(self->entry[k]->dtypes);
+    Py_VISIT(self->entry[k]->keep);
+  }
+  return 0;
+}
+
+static int clear(PyObject *callable) {
+  Callable *self = (Callable *)callable;
+  Py_CLEAR(self->structure);
+  while (self->used > 0) release(self->entry[--self->used]);
+  return 0;
+}
+
+static void dealloc(PyObject *self) {
+  PyObject_GC_UnTrack(self);
+  clear(self);
+  Py_TYPE(self)->tp_free(self);
+}
+
+static PyMethodDef methods[] = {
+    {"_ready", ready, METH_VARARGS, ready_doc},
+    {"_lacks", lacks, METH_VARARGS, lacks_doc},
+    {"_add", add, METH_VARARGS, add_doc},
+    {0},
+};
+
+/* CallableType's vectorcall is a function of the type, at the end of every object. */
+typedef struct {
+  Callable callable;
+  vectorcallfunc vectorcall;
+} Object;
+
+static PyObject *new_object(PyTypeObject *type, PyObject *args, PyObject *names) {
+  PyObject *self = new (type, args, names);
+  if (self != NULL) ((Object *)self)->vectorcall = call;
+  return self;
+}
+
+static PyMemberDef members[] = {
+    {"_hits", T_PYSSIZET, offsetof(Callable, hits), READONLY, "Calls that needed no Python."},
+    {0},
+};
+
+static PyTypeObject CallableType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "elemc_callable.Callable",
+    .tp_doc = "The call path in C; a subclass has `_call`, which serves all other calls.",
+    .tp_basicsize = sizeof(Object),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC |
+                Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_new = new_object,
+    .tp_dealloc = dealloc,
+    .tp_traverse = traverse,
+    .tp_clear = clear,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Object, vectorcall),
+    .tp_methods = methods,
+    .tp_members = members,
+};
+
+PyDoc_STRVAR(prepare_doc, "prepare(subclass, fail): let calls of this subclass take the fast path.");
+
+/* Python 3.11 lets no class made by `class` inherit the flag. */
+static PyObject *prepare(PyObject *module, PyObject *args) {
+  PyTypeObject *type;
+  PyObject *function;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &type, &function)) return NULL;
+  if (!PyType_IsSubtype(type, &CallableType) || type->tp_call != PyVectorcall_Call) {
+    PyErr_SetString(PyExc_TypeError, "prepare takes a subclass of Callable without __call__");
+    return NULL;
+  }
+  type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+  Py_XSETREF(fail, Py_NewRef(function));
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {{"prepare", prepare, METH_VARARGS, prepare_doc}, {0}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "elemc_callable", .m_size = -1, .m_methods = functions};
+
+PyMODINIT_FUNC PyInit_elemc_callable(void) {
+  import_array();
+  name_call = PyUnicode_InternFromString("_call");
+  name_out = PyUnicode_InternFromString("out");
+  PyObject *module = PyModule_Create(&definition);
+  if (name_call == NULL || name_out == NULL || module == NULL ||
+      PyModule_AddType(module, &CallableType) < 0 ||
+      PyModule_AddIntConstant(module, "OPERANDS", OPERANDS) < 0 ||
+      PyModule_AddIntConstant(module, "PLACES", PLACES) < 0) {
+    Py_XDECREF(module);
+    return NULL;
+  }
+  return module;
+}
