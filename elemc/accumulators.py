@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .dtypes import accumulation_dtype
+from .dtypes import accumulation_dtype, dtype_of
 from .errors import ArgumentError
 
 DtypeRule = Callable[[np.dtype], np.dtype]
@@ -80,8 +80,8 @@ class Accumulator:
         if self.dtype is None:
             return dtype
         if callable(self.dtype) and not isinstance(self.dtype, type):  # np.int64 is callable too
-            return np.dtype(self.dtype(dtype))
-        return np.dtype(self.dtype)
+            return dtype_of(self.dtype(dtype))
+        return dtype_of(self.dtype)
 
     def __repr__(self) -> str:
         return f"<elemc accumulator {self.name}>"

@@ -36,7 +36,8 @@ from .graph import (
     note_source,
     source_of,
 )
-from .ops import OPS, ScalarOp
+from .ops import OPS
+from .ops_base import ScalarOp
 
 PYTHON_NUMBERS = {int: np.dtype(np.int64), float: np.dtype(np.float64),
                   complex: np.dtype(np.complex128)}
@@ -140,7 +141,8 @@ class Array:
         self._no_value("use as an index", "indices are constants; there is no gather")
 
     def __len__(self) -> int:
-        self._no_value("len()", "Python wants a plain integer there; use x.shape[0] or elemc.length(x)")
+        self._no_value("len()", "Python wants a plain integer there; use x.shape[0] or "
+                       "elemc.length(x)")
 
     def __iter__(self) -> Any:
         self._no_value("iterating", "index with constants, x[0], or use axes")
@@ -187,7 +189,8 @@ class Array:
         if sum(k is Ellipsis for k in keys) > 1:
             raise AxisError("an index has at most one ...")
         if reading > self.ndim:
-            raise AxisError(f"{formula(self.node)} of rank {self.ndim} has too many indices: {reading}")
+            raise AxisError(f"{formula(self.node)} of rank {self.ndim} has too many indices: "
+                            f"{reading}")
         rest: list[Any] = [slice(None)] * (self.ndim - reading)
         at = next((i for i, k in enumerate(keys) if k is Ellipsis), len(keys))
         keys[at:at + 1] = rest
@@ -224,7 +227,7 @@ class Array:
     def squeeze(self, axis: int | tuple[int, ...] | None = None) -> Array:
         """The array without the given axes, which must be of size 1 when called."""
         if axis is None:
-            raise UnsupportedError("squeeze needs axis=: which sizes are 1 is known only at the call")
+            raise UnsupportedError("squeeze needs axis=: sizes of 1 are known only when called")
         gone = axes_of(axis, self.ndim)
         kept = [d for d in range(self.ndim) if d not in gone]
         return Array(_noted(make(Index, self.node, tuple(
@@ -286,8 +289,8 @@ def _bounds(key: slice) -> tuple[int | None, int | None, int]:
 def _integer(value: Any, what: str) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return int(value)
-    raise UnsupportedError(f"{what} is a constant integer, not {type(value).__name__}: elemc has no "
-                           "gather; use slices, or elemc.where with a mask")
+    raise UnsupportedError(f"{what} is a constant integer, not {type(value).__name__}: elemc has "
+                           "no gather; use slices, or elemc.where with a mask")
 
 
 def axis_of(axis: Any, ndim: int) -> int:
@@ -333,8 +336,8 @@ def as_node(value: Any) -> Node:
     if isinstance(value, (np.ndarray, list, tuple)):
         array = np.asarray(value)
         if array.dtype == object:
-            raise ArgumentError("an operand is an array of objects; symbolic arrays are not stacked "
-                                "into lists: elemc has no concatenate")
+            raise ArgumentError("an operand is an array of objects; symbolic arrays are not "
+                                "stacked into lists: elemc has no concatenate")
         dtype_of(array.dtype)
         return make(Captured, f"captured{next(_count)}", FrozenArray(array))
     raise ArgumentError(f"{type(value).__name__} is no operand: symbolic arrays, numbers and NumPy "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .array import formula
+from .formula import formula
 
 if TYPE_CHECKING:
     from .compiler import Closed

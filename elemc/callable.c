@@ -56,6 +56,7 @@ typedef struct {
 
 typedef struct {
   PyObject_HEAD
+  vectorcallfunc vectorcall;
   int nin, nout;        /* nin is -1 until the function is ready */
   int single;           /* one output comes back as it is, not in a tuple */
   PyObject *structure;  /* makes the answer of a list of results, or NULL */
@@ -335,7 +336,7 @@ static int may_overlap(const Operand *a, const Operand *b) {
   char *a_low, *a_high, *b_low, *b_high;
   bounds(a, &a_low, &a_high);
   bounds(b, &b_low, &b_high);
-  return a_low < b_high && b_low < a_high;
+  return a_low < b_high && b_low < a_high && a_low < a_high && b_low < b_high;
 }
 
 /* Whether two operands with the same word of the key are the same elements in the same order. */
@@ -350,8 +351,8 @@ static int usable(const Call *c, int k, int nin, int ninputs, const npy_intp *sh
                   int64_t in_place) {
   const Operand *o = &c->out[k];
   int flags = PyArray_FLAGS(c->target[k]);
-  if (o->ndim != ndim || !(flags & NPY_ARRAY_WRITEABLE) || flags & NPY_ARRAY_WARN_ON_WRITE)
-    return 0;
+  /* bit 31 is NumPy's private NPY_ARRAY_WARN_ON_WRITE */
+  if (o->ndim != ndim || !(flags & NPY_ARRAY_WRITEABLE) || flags < 0) return 0;
   for (int d = 0; d < ndim; d++)
     if (o->shape[d] != shape[d] || (o->strides[d] == 0 && shape[d] > 1)) return 0;
   for (int j = 0; j < ninputs; j++) {
@@ -604,7 +605,7 @@ static PyObject *call(PyObject *function, PyObject *const *args, size_t nargsf, 
 /* Arguments of `_lacks` and `_add`: a tuple of input arrays, a tuple of outputs or None. */
 static int collect_arrays(const Callable *self, PyObject *arrays, PyObject *outs, Call *c) {
   return PyTuple_Check(arrays) && PyTuple_GET_SIZE(arrays) == self->nin &&
-         collect(self, ((PyTupleObject *)arrays)->ob_item, outs == Py_None ? NULL : outs, c);
+         collect(self, PySequence_Fast_ITEMS(arrays), outs == Py_None ? NULL : outs, c);
 }
 
 PyDoc_STRVAR(lacks_doc, "_lacks(arrays, outs): whether an entry for this call can be added.");
@@ -680,7 +681,10 @@ static PyObject *ready(PyObject *callable, PyObject *args) {
 static PyObject *new(PyTypeObject *type, PyObject *args, PyObject *names) {
   (void)args, (void)names;
   Callable *self = (Callable *)type->tp_alloc(type, 0);
-  if (self != NULL) self->nin = -1;
+  if (self != NULL) {
+    self->vectorcall = call;
+    self->nin = -1;
+  }
   return (PyObject *)self;
 }
 
@@ -698,6 +702,7 @@ static int traverse(PyObject *callable, visitproc visit, void *arg) {
 
 static int clear(PyObject *callable) {
   Callable *self = (Callable *)callable;
+  self->nin = -1;
   Py_CLEAR(self->structure);
   while (self->used > 0) release(self->entry[--self->used]);
   return 0;
@@ -716,18 +721,6 @@ static PyMethodDef methods[] = {
     {0},
 };
 
-/* CallableType's vectorcall is a function of the type, at the end of every object. */
-typedef struct {
-  Callable callable;
-  vectorcallfunc vectorcall;
-} Object;
-
-static PyObject *new_object(PyTypeObject *type, PyObject *args, PyObject *names) {
-  PyObject *self = new (type, args, names);
-  if (self != NULL) ((Object *)self)->vectorcall = call;
-  return self;
-}
-
 static PyMemberDef members[] = {
     {"_hits", T_PYSSIZET, offsetof(Callable, hits), READONLY, "Calls that needed no Python."},
     {0},
@@ -736,15 +729,15 @@ static PyMemberDef members[] = {
 static PyTypeObject CallableType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "elemc_callable.Callable",
     .tp_doc = "The call path in C; a subclass has `_call`, which serves all other calls.",
-    .tp_basicsize = sizeof(Object),
+    .tp_basicsize = sizeof(Callable),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC |
                 Py_TPFLAGS_HAVE_VECTORCALL,
-    .tp_new = new_object,
+    .tp_new = new,
     .tp_dealloc = dealloc,
     .tp_traverse = traverse,
     .tp_clear = clear,
     .tp_call = PyVectorcall_Call,
-    .tp_vectorcall_offset = offsetof(Object, vectorcall),
+    .tp_vectorcall_offset = offsetof(Callable, vectorcall),
     .tp_methods = methods,
     .tp_members = members,
 };

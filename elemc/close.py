@@ -57,7 +57,8 @@ def close(graph: Graph, order: str = "f", dtypes: Mapping[Node, np.dtype] | None
         What inputs of unknown dtype have in this call.
     """
     if order not in ORDERS:
-        raise ModeError(f"unknown order {order!r}: it is 'f' (trailing axes align) or 'c' (leading)")
+        raise ModeError(f"unknown order {order!r}: it is 'f' (trailing axes align) or 'c' "
+                        "(leading)")
     closing = _Closing(order, dtypes or {})
     inputs = tuple(closing.one(i) for i in graph.inputs)
     return Graph(inputs, tuple(closing.one(o) for o in graph.outputs))  # type: ignore[arg-type]
@@ -211,7 +212,8 @@ def _cast_const(node: Const, dtype: np.dtype) -> Node:
         try:
             return const(dtype.type(node.value.item()))
         except OverflowError as error:
-            raise DtypeError(f"the Python integer {node.value} does not fit {dtype}: {error}") from None
+            raise DtypeError(
+                f"the Python integer {node.value} does not fit {dtype}: {error}") from None
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a complex constant loses its imaginary part in silence
         return const(node.value.astype(dtype))
@@ -219,7 +221,8 @@ def _cast_const(node: Const, dtype: np.dtype) -> Node:
 
 def _promotion_type(node: Node) -> Any:
     """The dtype of `node`, or the Python type of a weak scalar."""
-    if isinstance(node, (Const, Input)) and node.weak and node.dtype is not None and node.dtype.kind in "iufc":
+    if isinstance(node, (Const, Input)) and node.weak and node.dtype is not None and (
+            node.dtype.kind in "iufc"):
         return {"i": int, "u": int, "f": float, "c": complex}[node.dtype.kind]
     return node.dtype
 
@@ -299,7 +302,8 @@ def fold_program(acc: Accumulator, dtype: np.dtype) -> Program:
         if len(combine.outputs) != len(state):
             raise ArgumentError(f"{acc.name}.combine gives {len(combine.outputs)} values "
                                 f"for a state of {len(state)}")
-        wider = [np.promote_types(s, _known(o)) for s, o in zip(state, combine.outputs, strict=True)]
+        wider = [np.promote_types(s, _known(o))
+                 for s, o in zip(state, combine.outputs, strict=True)]
         if wider == state:
             break
         state = wider
@@ -314,14 +318,15 @@ def fold_program(acc: Accumulator, dtype: np.dtype) -> Program:
     result = _known(finish.outputs[0])
     if dtype == np.float16 and result == np.float32:
         result = np.dtype(np.float16)
-    return Program(acc.name, tuple(state), identity, _as(start, state), _as(combine, state), merge,
+    return Program(acc.name, tuple(state), identity, start and _as(start, state),
+                   _as(combine, state), merge,
                    finish, value, result, neutral, acc.index, acc.commutative,
                    acc.exact or state[0].kind in "biu")
 
 
 def _scalars(parts: Any, dtypes: Sequence[np.dtype]) -> tuple[np.generic, ...]:
     parts = parts if isinstance(parts, tuple) else (parts,)
-    return tuple(np.asarray(p).astype(d)[()] for p, d in zip(parts, dtypes, strict=True))
+    return tuple(d.type(np.asarray(p).astype(d)) for p, d in zip(parts, dtypes, strict=True))
 
 
 def _identity_dtype(part: Any, value: np.dtype) -> np.dtype:
@@ -336,10 +341,8 @@ def _known(node: Node) -> np.dtype:
     return node.dtype
 
 
-def _as(graph: Graph | None, dtypes: Sequence[np.dtype]) -> Graph | None:
+def _as(graph: Graph, dtypes: Sequence[np.dtype]) -> Graph:
     """`graph` with its outputs cast to `dtypes`."""
-    if graph is None:
-        return None
     return Graph(graph.inputs, tuple(map(cast, graph.outputs, dtypes)))
 
 
@@ -351,7 +354,8 @@ def trace(fn: Callable[..., Any], dtypes: Sequence[np.dtype], name: str,
     outputs = tuple(map(as_node, out if isinstance(out, tuple) else (out,)))
     if any(o.ndim for o in outputs):
         raise ArgumentError(f"{name} gives an array where a scalar is needed")
-    graph = close(Graph(tuple(a.node for a in args), outputs))
+    inputs = tuple(a.node for a in args)
+    graph = close(Graph(inputs, outputs))  # type: ignore[arg-type]
     if any(isinstance(n, (Accumulate, Size)) for n in graph.nodes):
         raise ArgumentError(f"{name} may only use elementwise operations")
-    return _as(graph, results) if results else graph  # type: ignore[return-value]
+    return _as(graph, results) if results else graph

@@ -69,7 +69,7 @@ def dtype_of(spec: object) -> np.dtype:
         dtype = np.dtype(spec)  # type: ignore[call-overload]
     except TypeError as error:
         raise DtypeError(f"{spec!r} is not a dtype: {error}") from None
-    dtype = dtype.newbyteorder("=")
+    dtype = np.dtype(dtype.newbyteorder("="))
     if dtype.kind in "iu":  # longlong and long are one type of eight bytes
         dtype = np.dtype(f"{dtype.kind}{dtype.itemsize}")
     if dtype.name not in CTYPES:

@@ -116,7 +116,8 @@ class _Emitter(Expressions):
             tuple(None if p.axis is None else list(self.sizes).index(
                 ("product", self.kernel.axes[p.axis.rstrip("/")])) for p in self.kernel.phases))
         text = environment().get_template("kernel.c.j2").render(
-            banner=[*banner, "", *self.operand_lines(views)], entry=ENTRY % entry, phases=phases, pointers=views,
+            banner=[*banner, "", *self.operand_lines(views)], entry=ENTRY % entry, phases=phases,
+            pointers=views,
             extents=[(name, f"n[{k}]") for k, name in enumerate(self.sizes.values())],
             buffers=[{"name": b.name, "type": ctype(b.dtype).value} for b in self.kernel.buffers],
             checks=self.checks, **self.prologue(repr((phases, views))))
@@ -131,7 +132,8 @@ class _Emitter(Expressions):
         env = environment()
         texts += [env.get_template("tree.c.j2").render(**t) for t in self.trees.values()]
         macros = [MACROS[m] for m in MACROS if m in self.macros]
-        constants = {"LANES": self.lanes, "STRIP": self.strip, "BLOCK": BLOCK, "ROWS": ROWS, "TREE": TREE}
+        constants = {"LANES": self.lanes, "STRIP": self.strip, "BLOCK": BLOCK, "ROWS": ROWS,
+                     "TREE": TREE}
         used = [f"{k} = {v}" for k, v in constants.items() if k in self.macros]
         if used:
             macros.append(f"enum {{ {', '.join(used)} }};")
@@ -151,8 +153,8 @@ class _Emitter(Expressions):
             unit = any(not text.startswith("s[") for _, text in view["strides"])
             how = ", contiguous" if unit else ", strided" if axes else ""
             storage = "" if operand.storage == "native" else f", {operand.storage}"
-            lines.append(f"{operand.role} {use.base}[{', '.join(f'i{self.digit[a]}' for a in axes)}]: "
-                         f"{operand.dtype}{how}{storage}")
+            at = ", ".join(f"i{self.digit[a]}" for a in axes)
+            lines.append(f"{operand.role} {use.base}[{at}]: {operand.dtype}{how}{storage}")
         return lines
 
     def pointers(self) -> tuple[tuple[Pointer, ...], list[dict[str, Any]]]:
@@ -275,9 +277,11 @@ class _Emitter(Expressions):
         """What the templates need to fold one accumulator."""
         merge = self.merge(fold, "a", "b")
         helper = f"{fold.kind}_{ctype(fold.dtype).suffix}"
-        view = {"name": fold.name, "kind": fold.kind, "type": self.type(fold.dtype), "tree":
+        view: dict[str, Any] = {
+                "name": fold.name, "kind": fold.kind, "type": self.type(fold.dtype), "tree":
                 fold.tree, "helper": helper, "neutral": self.text(fold.neutral), "part": fold.part,
-                "merge_lanes": self.merge(fold, f"{fold.name}_lane[l]", f"{fold.name}_lane[l + half]"),
+                "merge_lanes": self.merge(
+                    fold, f"{fold.name}_lane[l]", f"{fold.name}_lane[l + half]"),
                 "merge_block": self.merge(fold, fold.name, f"{fold.name}_lane[0]"),
                 "merge_top": self.merge(fold, f"{fold.name}_tree[{item.folds[0].name}_top - 1]",
                                         fold.name),
@@ -305,7 +309,8 @@ class _Emitter(Expressions):
         self.lanes = max(self.lanes, LANE_BYTES // widest)
         self.macros |= {"LANES"} | ({"BLOCK"} if tree else set())
         name = item.folds[0].name
-        view = {"kind": "lanes", "var": f"i{k}", "stop": self.extent(item.axis), "tree": tree,
+        view: dict[str, Any] = {
+                "kind": "lanes", "var": f"i{k}", "stop": self.extent(item.axis), "tree": tree,
                 "row": f"{name}_i", "base": f"b{k}", "end": f"e{k}", "count": f"{name}_count",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],
                 "body": self.body(item.body)}
@@ -323,8 +328,10 @@ class _Emitter(Expressions):
         tree = any(f.tree for f in item.folds)
         if direct and tree:
             self.macros.add("ROWS")
-        view = {"kind": "blocks", "var": f"i{k}", "stop": self.extent(item.axis), "tree": tree,
-                "strip": item.strip is not None, "wide": self.wide, "direct": direct, "base": f"b{k}", "end": f"e{k}",
+        view: dict[str, Any] = {
+                "kind": "blocks", "var": f"i{k}", "stop": self.extent(item.axis), "tree": tree,
+                "strip": item.strip is not None, "wide": self.wide, "direct": direct,
+                "base": f"b{k}", "end": f"e{k}",
                 "count": f"i{k}" if not direct else f"{name}_count", "top": f"{name}_top",
                 "width": width, "folds": [self.fold(f, item) for f in item.folds],
                 "body": self.body(item.body)}

@@ -170,7 +170,8 @@ class Expressions:
         """The index among the folded elements, in C order."""
         text = self.var(over[0])
         for axis in over[1:]:
-            text = f"{f'({text})' if ' + ' in text else text} * {self.extent(axis)} + {self.var(axis)}"
+            whole = f"({text})" if " + " in text else text
+            text = f"{whole} * {self.extent(axis)} + {self.var(axis)}"
         return text, PRIMARY if len(over) == 1 else 12
 
     def affine(self, at: Affine) -> Text:

@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from . import compiler, modes, runtime
-from .array import Array, as_node, formula
+from . import compiler, fastcall, modes, runtime
+from .array import Array, as_node
 from .close import settle
 from .cnames import c_names, identifier, output_names
 from .coalesce import Signature
 from .compiler import Closed, Compiled
 from .dtypes import dtype_of
 from .errors import ArgumentError, DtypeError, FallbackWarning, ShapeError
+from .formula import formula
 from .graph import Cast, Graph, Input, Node, make
 from .interp import interpret
 from .maps import Misfit, explain, run_extents
@@ -76,7 +77,8 @@ def function(inputs: Sequence[Array], outputs: Any, mode: Any = "broadcast", ord
 
 def make_function(*args: Any) -> Function:
     """A `Function` of these arguments, with the fastest call path that this machine allows."""
-    return Function(*args)
+    made: Function = fastcall.fastest(Function)(*args)
+    return made
 
 
 def _input(array: Any) -> Input:
@@ -150,8 +152,8 @@ class Function:
     @property
     def types(self) -> list[str]:
         """Dtype characters of inputs and outputs, as of a ufunc, for every dtypes met so far."""
-        return ["".join(i.dtype.char for i in c.graph.inputs) + "->" +
-                "".join(o.dtype.char for o in c.graph.outputs) for c in self._closed.values()]
+        return ["".join(_known(i).char for i in c.graph.inputs) + "->" +
+                "".join(_known(o).char for o in c.graph.outputs) for c in self._closed.values()]
 
     @property
     def specializations(self) -> list[Compiled]:
@@ -162,7 +164,7 @@ class Function:
         return f"<elemc function {self.name}{self.signature}, order {self.order}>"
 
     def _document(self) -> str:
-        names = dict(zip(self.graph.inputs, self.input_names, strict=True))
+        names: dict[Node, str] = dict(zip(self.graph.inputs, self.input_names, strict=True))
         lines = [f"{self.name}{self.signature}", ""]
         lines += [f"{o} = {formula(n, names)}    # {m}" for o, n, m in
                   zip(self.output_names, self.graph.outputs, self.modes, strict=True)]
@@ -205,6 +207,8 @@ class Function:
             return self._structure(results)
         return results[0] if self.single else tuple(results)
 
+    _call = __call__  # what the call path in C leaves to Python
+
     def inline(self, args: Sequence[Any]) -> Any:
         """The outputs as symbolic arrays, for symbolic arguments of the inputs' ranks."""
         settled = settle(self.graph, self.order)
@@ -218,10 +222,10 @@ class Function:
                 raise DtypeError(f"{self.name}: {node.name} has dtype {arg.dtype}, which does not "
                                  f"cast safely to {node.dtype}")
             new[node] = arg if node.dtype in (None, arg.dtype) else make(Cast, arg, node.dtype)
-        for node in settled.nodes:
-            if node not in new:
-                below = tuple(new[c] for c in node.children)
-                new[node] = node if below == node.children else node.rebuild(below)
+        for other in settled.nodes:
+            if other not in new:
+                below = tuple(new[c] for c in other.children)
+                new[other] = other if below == other.children else other.rebuild(below)
         results = [Array(new[o]) for o in settled.outputs]
         if self._structure is not None:
             return self._structure(results)
@@ -325,7 +329,7 @@ class Function:
         """Reject wrong outputs before anything is written."""
         live = [(k, o) for k, o in enumerate(outs) if o is not None and reqs[k] != "null"]
         for k, o in live:
-            dtype = closed.graph.outputs[k].dtype
+            dtype = _known(closed.graph.outputs[k])
             if o.shape != shapes[k]:
                 axis = next((a for a, (m, n) in enumerate(zip(o.shape, shapes[k], strict=False))
                              if m != n), None)
@@ -398,7 +402,7 @@ class Function:
             here = len(operands)
             perm = compiled.spec.operands[here].layout.perm
             if o is None:
-                o = runtime.allocate(shapes[k], closed.graph.outputs[k].dtype, perm,
+                o = runtime.allocate(shapes[k], _known(closed.graph.outputs[k]), perm,
                                      mask is not None)
                 operands.append(o)
             elif any(_overlap(o, a) and not (_same(o, a) and (here, j) in compiled.in_place)
@@ -417,7 +421,13 @@ class Function:
         runtime.launch(compiled, operands, sizes, closed.extents.program)
         for o, copy in copies:
             o[...] = copy
+        if mask is None and not copies and set(reqs) == {"write"}:
+            self._register(closed, compiled, arrays, sizes, outs)
         return results
+
+    def _register(self, closed: Closed, compiled: Compiled, arrays: Sequence[np.ndarray],
+                  sizes: Sequence[int], outs: Sequence[np.ndarray | None]) -> None:
+        """Hear of a call that any call path can serve; see `fastcall`."""
 
     def specialize(self, closed: Closed, signature: Signature) -> Compiled:
         """The kernel for one signature, compiled when first met."""
@@ -502,7 +512,7 @@ def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
     if not np.may_share_memory(a, b):
         return False
     try:
-        return np.shares_memory(a, b, max_work=100_000)
+        return np.shares_memory(a, b, max_work=100_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 
@@ -511,6 +521,12 @@ def _same(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two arrays are the same elements in the same order."""
     return (a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
             and a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype)
+
+
+def _known(node: Node) -> np.dtype:
+    """The dtype of a node of a closed graph."""
+    assert node.dtype is not None
+    return node.dtype
 
 
 def _spec(node: Node) -> str:

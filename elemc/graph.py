@@ -10,10 +10,10 @@ Grammar::
            | Iota(size)                            0, 1, ... size - 1, an int64 vector
            | Apply(op, args, dtype)                a scalar operation, element by element
            | Cast(arg, dtype)                      arg.astype(dtype)
-           | Accumulate(acc, arg, axes, ...)       fold over some axes of arg, which the result lacks
+           | Accumulate(acc, arg, axes, ...)       a fold over some axes, which the result lacks
            | Index(arg, forms, ndim)               broadcasting, transposing, slicing
            | ExpandTo(arg, like)                   arg stretched to the shape of like
-           | Align(arg, order)                     arg, aligned by `order` in the op that consumes it
+           | Align(arg, order)                     arg, aligned by `order` where it is consumed
     form  := Axis(axis, slice) | Pick(index) | Only   how one dimension of arg is read
 
 A graph is *open* as the user writes it: operands of different ranks, dtypes that may be unknown
@@ -95,8 +95,8 @@ class Size(Node):
     arg: Node
     dim: int
 
-    ndim = 0  # type: ignore[misc]
-    dtype = np.dtype(np.int64)  # type: ignore[misc]
+    ndim = 0
+    dtype = np.dtype(np.int64)
 
 
 @node_class
@@ -106,8 +106,8 @@ class Iota(Node):
     parts = ("size",)
     size: Node
 
-    ndim = 1  # type: ignore[misc]
-    dtype = np.dtype(np.int64)  # type: ignore[misc]
+    ndim = 1
+    dtype = np.dtype(np.int64)
 
 
 @node_class

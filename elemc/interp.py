@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -52,8 +53,8 @@ def interpret(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     extents = extents_of(graph)
     sizes = run_extents(extents.program, [a.shape for a in (*arrays, *captured)])
     values: dict[Node, np.ndarray] = {}
-    for node, array in zip(graph.inputs, arrays, strict=True):
-        values[node] = np.asarray(array).astype(node.dtype, copy=False)
+    for end, array in zip(graph.inputs, arrays, strict=True):
+        values[end] = np.asarray(array).astype(end.dtype, copy=False)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
         for node in graph.nodes:
@@ -122,11 +123,11 @@ def _accumulate(node: Accumulate, values: dict[Node, np.ndarray]) -> np.ndarray:
         return _fold(program, value, node.axes, initial, where)
     result = node.acc.reduce(value, axis=node.axes, dtype=program.state[0],
                              **({} if where is None else {"where": where}),
-                             **_start(initial, where, program))
+                             **_start(initial))
     return np.asarray(result).astype(node.dtype, copy=False)
 
 
-def _start(initial: np.ndarray | None, where: np.ndarray | None, program: object) -> dict[str, object]:
+def _start(initial: np.ndarray | None) -> dict[str, Any]:
     if initial is None:
         return {}
     if initial.ndim:
@@ -134,7 +135,8 @@ def _start(initial: np.ndarray | None, where: np.ndarray | None, program: object
     return {"initial": initial[()]}
 
 
-def _fold(program, value, axes, initial, where):  # type: ignore[no-untyped-def]
+def _fold(program: Any, value: np.ndarray, axes: tuple[int, ...], initial: np.ndarray | None,
+          where: np.ndarray | None) -> np.ndarray:
     """A left fold in C order of the reduced axes, all results at once."""
     kept = [a for a in range(value.ndim) if a not in axes]
     shape = [value.shape[a] for a in kept]
@@ -148,12 +150,21 @@ def _fold(program, value, axes, initial, where):  # type: ignore[no-untyped-def]
     for k in range(len(rows)):
         extra = [rows[k], *([np.full(shape, k)] if program.index else [])]
         if state is None:
-            state = interpret(program.start, extra)
+            state = _elementwise(program.start, extra)
             continue
-        new = interpret(program.combine, [*state, *extra])
+        new = _elementwise(program.combine, [*state, *extra])
         if masks is not None:
             new = [np.where(masks[k], n, s) for n, s in zip(new, state, strict=True)]
         state = new
     if state is None:  # no element, no result either
         return np.zeros(shape, program.dtype)
-    return interpret(program.finish, state)[0]
+    return np.broadcast_to(_elementwise(program.finish, state)[0], shape)
+
+
+def _elementwise(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The outputs of a graph of scalars, for arrays of one shape."""
+    values: dict[Node, np.ndarray] = dict(zip(graph.inputs, arrays, strict=True))
+    for node in graph.nodes:
+        if node not in values:
+            values[node] = _value(node, values, ())
+    return [values[o] for o in graph.outputs]

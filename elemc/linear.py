@@ -33,20 +33,21 @@ def einsum(subscripts: str, *operands: Any) -> Any:
         raise UnsupportedError("einsum has no '...': name every axis")
     arrays = [Array(as_node(o)) for o in operands]
     if len(terms) != len(arrays):
-        raise ArgumentError(f"einsum {subscripts!r} has {len(terms)} terms for {len(arrays)} operands")
+        raise ArgumentError(f"einsum {subscripts!r} has {len(terms)} terms for {len(arrays)} "
+                            "operands")
     for term, x in zip(terms, arrays, strict=True):
         if len(term) != x.ndim:
-            raise ShapeError(f"einsum {subscripts!r}: the term {term!r} has {len(term)} labels for an "
-                             f"operand of rank {x.ndim}")
+            raise ShapeError(f"einsum {subscripts!r}: the term {term!r} has {len(term)} labels for "
+                             f"an operand of rank {x.ndim}")
         if len(set(term)) < len(term):
-            raise UnsupportedError(f"einsum {subscripts!r}: {term!r} repeats a label, and elemc takes "
-                                   "no diagonals")
+            raise UnsupportedError(f"einsum {subscripts!r}: {term!r} repeats a label, and elemc "
+                                   "takes no diagonals")
     labels = sorted(set("".join(terms)))
     if not arrow:
         right = "".join(c for c in labels if "".join(terms).count(c) == 1)
     if len(set(right)) < len(right) or not set(right) <= set(labels):
-        raise ArgumentError(f"einsum {subscripts!r}: the result {right!r} repeats a label or has one "
-                            "that no operand has")
+        raise ArgumentError(f"einsum {subscripts!r}: the result {right!r} repeats a label or has "
+                            "one that no operand has")
     summed = [c for c in labels if c not in right]
     every = right + "".join(summed)
     product = None
@@ -97,7 +98,7 @@ def outer(a: Any, b: Any) -> Any:
     """All products of elements of two vectors."""
     a, b = _ranks(a, b)
     if a.ndim != 1 or b.ndim != 1:
-        raise UnsupportedError("outer takes vectors: elemc does not flatten; index with None instead")
+        raise UnsupportedError("outer takes vectors, elemc does not flatten; index with None")
     return a[:, None] * b[None, :]
 
 

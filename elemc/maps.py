@@ -116,7 +116,8 @@ def _node_extents(node: Node, extents: Extents) -> tuple[int, ...]:
             result = [extents.add(("one",))] * node.ndim
             for arg in node.args:
                 if arg.ndim:
-                    result = [extents.join(a, b, node) for a, b in zip(result, of[arg], strict=True)]
+                    pairs = zip(result, of[arg], strict=True)
+                    result = [extents.join(a, b, node) for a, b in pairs]
             return tuple(result)
         case Accumulate():
             for part in (node.where, node.initial):
@@ -186,7 +187,8 @@ def slice_start(instruction: Instruction, values: Sequence[int]) -> int:
     kind, extent, *bounds = instruction
     if kind == "slice":
         return slice(*bounds).indices(values[extent])[0]
-    return bounds[0] + (values[extent] if bounds[0] < 0 else 0)
+    index: int = bounds[0]
+    return index + (values[extent] if index < 0 else 0)
 
 
 class Misfit(Exception):  # noqa: N818 - never leaves elemc: `explain` makes it a ShapeError

@@ -37,8 +37,10 @@ class Named(Value):
 
 @dataclass(frozen=True, eq=False)
 class Element(Value):
-    """An element of an array: of a buffer, by loop axes (`dims`, outermost first), or of a local
-    one, by the current lane (`at` is "lane") or by the place in the strip of axis `at`.
+    """An element of an array.
+
+    A buffer is indexed by loop axes (`dims`, outermost first), a local array by the current lane
+    (`at` is "lane") or by the place in the strip of axis `at`.
     """
 
     name: str
@@ -213,7 +215,8 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
         case Assign():
             return (statement.target, statement.value)
         case Write():
-            return (statement.value,) if statement.mask is None else (statement.value, statement.mask)
+            mask = () if statement.mask is None else (statement.mask,)
+            return (statement.value, *mask)
         case LaneLoop() | Blocks():
             return tuple(v for f in statement.folds for v in
                          (f.neutral, f.identity, f.merge))

@@ -111,14 +111,14 @@ def relu(x: Any) -> Any:
 
 
 def gelu(x: Any) -> Any:
-    """x times the normal distribution function of x."""
+    """Give x times the normal distribution function of x."""
     wide = np.asarray(x).astype(np.float64)
     value = np.where(np.isneginf(wide), -0.0, wide * (erfc(-wide * math.sqrt(0.5)) / 2))
     return value.astype(np.asarray(x).dtype)
 
 
 def silu(x: Any) -> Any:
-    """x * sigmoid(x)."""
+    """Give x * sigmoid(x)."""
     return np.where(np.isneginf(x), np.asarray(x).dtype.type(-0.0), x * sigmoid(x))
 
 
@@ -133,10 +133,10 @@ def sinc(x: Any) -> Any:
 
 
 def xlogy(x: Any, y: Any) -> Any:
-    """x * log(y), 0 where x is 0 and y is no NaN."""
+    """Give x * log(y), 0 where x is 0 and y is no NaN."""
     return np.where((x == 0) & ~np.isnan(y), np.asarray(x).dtype.type(0), x * np.log(y))
 
 
 def xlog1py(x: Any, y: Any) -> Any:
-    """x * log1p(y), 0 where x is 0 and y is no NaN."""
+    """Give x * log1p(y), 0 where x is 0 and y is no NaN."""
     return np.where((x == 0) & ~np.isnan(y), np.asarray(x).dtype.type(0), x * np.log1p(y))

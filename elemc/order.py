@@ -34,6 +34,12 @@ class Root:
     over: frozenset[str]
     needs: tuple[Fold, ...]
 
+    @property
+    def fold(self) -> Fold:
+        """What it is, if it is a fold."""
+        assert isinstance(self.of, Fold)
+        return self.of
+
     def inputs(self) -> list[Value]:
         """The values that the innermost loop computes."""
         if isinstance(self.of, Store):

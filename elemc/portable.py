@@ -1,4 +1,4 @@
-"""Graphs that can be pickled: accumulators of the user's travel as traced graphs, not as lambdas."""
+"""Graphs that can be pickled: the user's accumulators travel as traced graphs, not as lambdas."""
 
 from __future__ import annotations
 

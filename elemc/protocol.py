@@ -82,7 +82,8 @@ def ufunc(fn: np.ufunc, method: str, args: tuple[Any, ...], kwargs: dict[str, An
         return accumulate(REDUCE[fn], args[0], **kwargs)
     if method != "__call__":
         near = f"; elemc.{REDUCE[fn]} accumulates" if fn in REDUCE else ""
-        raise UnsupportedError(f"elemc has no {name}.{method}. The nearest thing: {name}(...){near}.")
+        raise UnsupportedError(f"elemc has no {name}.{method}. The nearest thing: "
+                               f"{name}(...){near}.")
     dtype = kwargs.pop("dtype", None)
     if kwargs:
         raise UnsupportedError(f"{name} of a symbolic array has no {', '.join(kwargs)}=: pass out= "

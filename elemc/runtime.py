@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -31,9 +31,14 @@ def given(array: np.ndarray) -> Given:
     return Given(native, storage, layout_of(array.shape, array.strides, array.itemsize))
 
 
+def memory_order(ndim: int, perm: Sequence[int]) -> list[int]:
+    """All dimensions of a new array from the outermost to the innermost; `perm` as in a layout."""
+    return [*(d for d in range(ndim) if d not in perm), *perm]
+
+
 def allocate(shape: Sequence[int], dtype: np.dtype, perm: Sequence[int], zero: bool) -> np.ndarray:
     """A new array whose dimensions of size other than 1 lie in memory as in `perm`."""
-    order = [*(d for d, n in enumerate(shape) if d not in perm), *perm]
+    order = memory_order(len(shape), perm)
     make = np.zeros if zero else np.empty
     array = make([shape[d] for d in order], dtype)
     return array.transpose(np.argsort(order)) if order != sorted(order) else array
@@ -65,7 +70,12 @@ def launch(compiled: Compiled, arrays: Sequence[np.ndarray], sizes: Sequence[int
             for places, itemsize, _ in bind.buffers]
     status = _run(compiled, pointers, strides, n, work)
     if status:
-        raise DomainError(STATUS[status])
+        fail(status)
+
+
+def fail(status: int) -> NoReturn:
+    """Raise what a kernel's status other than 0 means."""
+    raise DomainError(STATUS[status])
 
 
 def _run(compiled: Compiled, pointers: list[int], strides: list[int], n: list[int],

@@ -164,10 +164,10 @@ class _Scheduler:
             self.strip(segment, bound, scope)
             return
         starting = [r for r in segment.roots if axis in r.over and r.of not in self.states]
-        merged = [r for r in starting if r.of.program.lanes]
+        merged = [r for r in starting if r.fold.program.lanes]
         for root in starting:
             if root not in merged:
-                self.start_left(root.of, scope, strip)
+                self.start_left(root.fold, scope, strip)
         inner = (*bound, axis)
         last = all(_next(r, inner) is None for r in segment.roots)
         if last and merged:
@@ -202,38 +202,39 @@ class _Scheduler:
 
     def lanes(self, segment: Segment, merged: Sequence[Root], axis: str, scope: Scope) -> None:
         """A row: the folds in `merged` in lanes, the others and the stores element by element."""
-        folds = [self.lane_fold(r.of) for r in merged]
+        folds = [self.lane_fold(r.fold) for r in merged]
         loop = LaneLoop(axis, folds, [])
         inner = scope.inside(loop.body)
         for root, fold in zip(merged, folds, strict=True):
-            self.states[root.of] = [Element(frozenset(), fold.dtype, f"{fold.name}_lane", at="lane")]
+            lane = Element(frozenset(), fold.dtype, f"{fold.name}_lane", at="lane")
+            self.states[root.fold] = [lane]
         self.leaf(segment.roots, inner)
         scope.body.append(loop)
         for root, fold in zip(merged, folds, strict=True):
-            self.states[root.of] = [Named(frozenset(), fold.dtype, fold.name)]
+            self.states[root.fold] = [Named(frozenset(), fold.dtype, fold.name)]
 
     def blocks(self, segment: Segment, merged: Sequence[Root], inner: tuple[str, ...],
                scope: Scope, strip: str | None) -> None:
         """An outer folded axis: every turn of the inner loops gives a partial state."""
-        folds = [self.lane_fold(r.of) for r in merged]
+        folds = [self.lane_fold(r.fold) for r in merged]
         loop = Blocks(inner[-1], folds, [], strip)
         inside = scope.inside(loop.body)
         direct = strip is not None and all(_next(r, inner) == strip for r in merged)
         for root, fold in zip(merged, folds, strict=True):
             if direct:  # the innermost loop over a strip adds to the block's partial states
-                self.states[root.of] = [Element(frozenset(), fold.dtype, fold.name, at=strip)]
+                self.states[root.fold] = [Element(frozenset(), fold.dtype, fold.name, at=strip)]
             elif _next(root, inner) in (None, strip):  # a turn's part is a single element
                 part = _target(self.name("part"), fold.dtype, strip)
                 self.declare([part], [fold.neutral], inside, strip)
-                self.states[root.of] = [part]
+                self.states[root.fold] = [part]
         self.level(segment.roots, inner, inside)
         if not direct:
             for root, fold in zip(merged, folds, strict=True):
-                [part] = self.states.pop(root.of)
+                [part] = self.states.pop(root.fold)
                 fold.part = part.name
         scope.body.append(loop)
         for root, fold in zip(merged, folds, strict=True):
-            self.states[root.of] = [_target(fold.name, fold.dtype, strip)]
+            self.states[root.fold] = [_target(fold.name, fold.dtype, strip)]
 
     def lane_fold(self, fold: Fold) -> LaneFold:
         """How the template folds `fold`."""
@@ -291,7 +292,7 @@ class _Scheduler:
         if root.over & set(bound):
             return  # a partial state, for the loop around this one
         program = fold.program
-        states: list[Value] = list(self.states.pop(fold))[:len(program.state)]
+        states: list[Value] = [*self.states.pop(fold)[:len(program.state)]]
         lane_scope = scope
         if strip is not None:
             loop = Loop(strip, "lane", [], independent=True)
@@ -345,7 +346,7 @@ class _Scheduler:
         fold = root.of
         assert isinstance(fold, Fold)
         program, targets = fold.program, self.states[fold]
-        state: list[Value] = list(targets[:len(program.state)])
+        state: list[Value] = [*targets[:len(program.state)]]
         element = [values[fold.arg], *([self.position(fold)] if program.index else [])]
         new = inline(program.combine, [*state, *element])
         if fold.where is not None:

@@ -49,7 +49,7 @@ def _raises(node: Apply) -> bool:
 
 
 def _multiply(node: Apply) -> Node | None:
-    """x*1 is x."""
+    """Know that x*1 is x."""
     a, b = node.args
     if node.dtype is not None and node.dtype.kind == "c":
         return None  # (inf + 0j) * (1 + 0j) has a NaN
@@ -57,13 +57,13 @@ def _multiply(node: Apply) -> Node | None:
 
 
 def _divide(node: Apply) -> Node | None:
-    """x/1 is x."""
+    """Know that x/1 is x."""
     a, b = node.args
     return a if is_const(b, 1) and node.dtype is not None and node.dtype.kind != "c" else None
 
 
 def _add(node: Apply) -> Node | None:
-    """x + -0.0 is x, and so is x + 0 for integers."""
+    """Know that x + -0.0 is x, and so is x + 0 for integers."""
     a, b = node.args
     if node.dtype is None or node.dtype.kind not in "iuf":
         return None
@@ -72,13 +72,13 @@ def _add(node: Apply) -> Node | None:
 
 
 def _subtract(node: Apply) -> Node | None:
-    """x - 0.0 is x."""
+    """Know that x - 0.0 is x."""
     a, b = node.args
     return a if is_const(b, 0) and node.dtype is not None and node.dtype.kind in "iuf" else None
 
 
 def _power(node: Apply) -> Node | None:
-    """x**1 is x, x**2 is square(x), x**-1 is reciprocal(x): NumPy's own shortcuts."""
+    """Know that x**1 is x, x**2 is square(x), x**-1 is reciprocal(x): NumPy's own shortcuts."""
     a, b = node.args
     if node.dtype is None or node.dtype.kind not in "iuf":
         return None

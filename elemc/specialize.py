@@ -73,7 +73,8 @@ def layout_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> La
     if 0 in shape:  # nothing is read: any layout will do
         return Layout(tuple(dims), (True,) * (len(dims) - 1), True)
     perm = tuple(sorted(dims, key=lambda d: -abs(strides[d])))
-    packed = tuple(strides[a] == strides[b] * shape[b] for a, b in zip(perm, perm[1:], strict=False))
+    packed = tuple(strides[a] == strides[b] * shape[b]
+                   for a, b in zip(perm, perm[1:], strict=False))
     return Layout(perm, packed, not perm or strides[perm[-1]] == itemsize)
 
 
@@ -161,6 +162,7 @@ class Op(Value):
 
     @property
     def args(self) -> tuple[Value, ...]:
+        """The values this one is computed from."""
         return self.operands
 
 
@@ -172,6 +174,7 @@ class Convert(Value):
 
     @property
     def args(self) -> tuple[Value, ...]:
+        """The values this one is computed from."""
         return (self.arg,)
 
 
@@ -187,6 +190,7 @@ class Fold(Value):
 
     @property
     def args(self) -> tuple[Value, ...]:
+        """The values this one is computed from."""
         return tuple(v for v in (self.arg, self.initial, self.where) if v is not None)
 
 
@@ -276,7 +280,8 @@ class Lowering:
             case Cast() | ExpandTo():
                 yield self.fit(node.arg, env)
             case Index():
-                yield self.fit(node.arg, tuple(self.form(node, d, env) for d in range(node.arg.ndim)))
+                at = tuple(self.form(node, d, env) for d in range(node.arg.ndim))
+                yield self.fit(node.arg, at)
             case Accumulate():
                 yield from self.fold_reads(node, env)
 
@@ -323,6 +328,7 @@ class Lowering:
     def build(self, node: Node, env: Env, args: list[Value]) -> Value:
         """The value of an element of `node`."""
         axes = frozenset[str]().union(*(a.axes for a in args))
+        assert node.dtype is not None
         match node:
             case Input() | Captured():
                 return self.load(self.number[node], tuple(a or ZERO for a in env), node.dtype)

@@ -55,7 +55,7 @@ def compile(fn: Callable[..., Any] | None = None, *, static: str | Sequence[str]
         return functools.partial(compile, static=static, order=order, name=name,
                                  contract=contract, reassociate=reassociate)
     names = (static,) if isinstance(static, str) else tuple(static)
-    return TracedFunction(fn, names, order, name or getattr(fn, "__name__", "f"),
+    return TracedFunction(fn, names, order, name or str(getattr(fn, "__name__", "f")),
                           (contract, reassociate))
 
 
@@ -159,7 +159,7 @@ class TracedFunction:
                 args.arguments[name] = next(rest)
         result = self._python()(*args.args, **args.kwargs)
         leaves, structure = _flatten(result, self.name)
-        graph = Graph(tuple(i.node for i in inputs), tuple(leaves))
+        graph = Graph(tuple(i.node for i in inputs), tuple(leaves))  # type: ignore[misc]
         return make_function(graph, self.order, ("broadcast",) * len(leaves), structure is None,
                              self.name, self.__doc__, structure, *self._opts)
 

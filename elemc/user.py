@@ -49,9 +49,10 @@ def scalar_op(name: str, fn: Callable[..., Any] | None = None, *, c: str | None 
     if fn is not None:
         count = arity or len(inspect.signature(fn).parameters)
         inputs = [new_input(f"x{k}", 0, None) for k in range(count)]
-        graph = Graph(tuple(i.node for i in inputs), (as_node(fn(*inputs)),))  # type: ignore[arg-type]
+        ends = tuple(i.node for i in inputs)
+        graph = Graph(ends, (as_node(fn(*inputs)),))  # type: ignore[arg-type]
         return UserOp(name, count, graph, None, vjp)
-    if numpy is None or arity is None:
+    if c is None or numpy is None or arity is None:
         raise ArgumentError(f"scalar_op {name}: c= needs numpy= (the same in NumPy) and arity=")
     return UserOp(name, arity, None, user_op(name, arity, c, numpy), vjp)
 
@@ -65,7 +66,8 @@ class UserOp:
     def __call__(self, *operands: Any) -> Any:
         """The operation on symbolic or NumPy arrays."""
         if len(operands) != self.arity:
-            raise ArgumentError(f"{self.__name__} takes {self.arity} operands, {len(operands)} were given")
+            raise ArgumentError(f"{self.__name__} takes {self.arity} operands, {len(operands)} "
+                                "were given")
         if not any(isinstance(o, Array) for o in operands):
             return compile(self, name=self.__name__)(*operands)
         if self.op is not None:

@@ -1,0 +1,184 @@
+"""The call path in C (callable.c): built once per machine, taught one entry per kind of call.
+
+`fastest(Function)` is the subclass whose calls go through the C.  What such a call needs of a
+specialization is written down here as a stream of int64, in the order in which the C reads it.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import sys
+import threading
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import runtime
+from .build import MissingHeaders, build_extension
+from .compiler import Closed, Compiled
+from .emit import Pointer
+from .errors import CompileError, ElemcError, FallbackWarning
+from .maps import Instruction
+from .toolchain import find_toolchain
+
+NAME = "elemc_callable"
+SOURCE = Path(__file__).with_name("callable.c")
+KINDS = ("one", "dim", "slice", "pick", "only", "join", "fit")  # as in callable.c
+
+_lock = threading.RLock()
+_classes: dict[type, type] = {}
+
+
+def fastest(base: type) -> type:
+    """The subclass of `base` whose calls go through C; `base` itself where there is none.
+
+    `base` serves in `_call` what the C does not, and calls `_register` after that.
+    """
+    with _lock:
+        if base not in _classes:
+            try:
+                if find_toolchain() is None:
+                    return base  # the interpreter answers
+            except ElemcError:
+                return base  # a setting is wrong: the first call says so
+            _classes[base] = _subclass(base)
+        return _classes[base]
+
+
+def _subclass(base: type) -> type:
+    try:
+        module = load()
+    except MissingHeaders:
+        return base  # kernels do without Python.h; calls take longer
+    except CompileError as error:
+        warnings.warn(f"calls go through Python, and take longer: {error}", FallbackWarning,
+                      stacklevel=5)
+        return base
+    body = {"__doc__": base.__doc__, "__module__": base.__module__}
+    made = type(f"Compiled{base.__name__}", (module.Callable, _Teaching, base), body)
+    module.prepare(made, runtime.fail)
+    return made
+
+
+def load() -> Any:
+    """The module made of callable.c.
+
+    Raises
+    ------
+    MissingHeaders
+        If this machine lacks Python.h.
+    CompileError
+        If there is no compiler, or it fails.
+    """
+    with _lock:
+        if NAME not in sys.modules:
+            path = str(build_extension(SOURCE.read_text(encoding="utf-8"), NAME))
+            loader = importlib.machinery.ExtensionFileLoader(NAME, path)
+            spec = importlib.util.spec_from_file_location(NAME, path, loader=loader)
+            assert spec is not None
+            module = importlib.util.module_from_spec(spec)
+            loader.exec_module(module)
+            sys.modules[NAME] = module
+        return sys.modules[NAME]
+
+
+class _Teaching:
+    """What the subclass adds to `Function`: after a call in Python, the C learns to serve it."""
+
+    def __init__(self: Any, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._ready(tuple(-1 if i.dtype is None else i.dtype.num for i in self.graph.inputs),
+                    self.nout, self.single, self._structure)
+
+    def _register(self: Any, closed: Closed, compiled: Compiled, arrays: Sequence[np.ndarray],
+                  sizes: Sequence[int], outs: Sequence[np.ndarray | None]) -> None:
+        """Add an entry for calls like this one, which wrote all of `outs` with `compiled`."""
+        ins = tuple(arrays)
+        given = tuple(o for o in outs if o is not None)
+        if len(given) not in (0, len(outs)) or not self._lacks(ins, given or None):
+            return
+        if not fits(closed, compiled):
+            return
+        self._add(ins, given or None, compiled.kernel.address,
+                  np.array(stream(closed, compiled, sizes), np.int64).tobytes(),
+                  tuple(c.array.data for c in closed.graph.captured),
+                  tuple(o.dtype for o in closed.graph.outputs), compiled)
+
+
+def fits(closed: Closed, compiled: Compiled) -> bool:
+    """Whether the C has room for all that this kernel needs."""
+    module, bind = load(), compiled.bindings
+    most = max(len(closed.extents.program), len(bind.sizes), len(bind.pointers),
+               sum(len(p.strides) for p in bind.pointers), len(bind.buffers))
+    return bool(len(compiled.spec.operands) <= module.OPERANDS and most <= module.PLACES)
+
+
+def stream(closed: Closed, compiled: Compiled, sizes: Sequence[int]) -> list[int]:
+    """How calls like one with extents `sizes` bind their arrays to this kernel.
+
+    In order: the extent program, the folds that must not be empty, the outputs, the sizes, the
+    pointers with their strides, the buffers, the phases.  Lists start with their length.
+    """
+    bind, program = compiled.bindings, closed.extents.program
+    words = [len(program)]
+    for place, step in enumerate(program):
+        words += [*_instruction(step), int(sizes[place] == 1)]
+    words += [len(closed.never_empty)]
+    for _, over, kept in closed.never_empty:
+        words += [len(over), *over, len(kept), *kept]
+    first = len(compiled.spec.operands) - len(closed.graph.outputs)
+    for place, node in enumerate(closed.graph.outputs, first):
+        words += _output(compiled, place, closed.extents.of[node], node.dtype)
+    words += [len(bind.sizes)]
+    for kind, what in bind.sizes:
+        words += [1, len(what), *what] if kind == "product" else [0, what]
+    words += [len(bind.pointers)]
+    for pointer in bind.pointers:
+        words += _pointer(pointer)
+    words += [len(bind.buffers)]
+    for places, itemsize, _ in bind.buffers:
+        words += [itemsize, len(places), *places]
+    return [*words, len(bind.phases), *(-1 if axis is None else axis for axis in bind.phases)]
+
+
+def _instruction(step: Instruction) -> list[int]:
+    """Kind and four arguments; a slice's bounds as CPython's C functions take them."""
+    kind, *args = step
+    if kind == "slice":
+        extent, start, stop, by = args
+        by = 1 if by is None else by
+        last = sys.maxsize if by > 0 else -sys.maxsize - 1
+        if start is None:
+            start = 0 if by > 0 else sys.maxsize
+        args = [extent, *(_clip(v) for v in (start, last if stop is None else stop, by))]
+        args[3] = max(args[3], -sys.maxsize)
+    elif kind == "pick":
+        args[1] = _clip(args[1])
+    return [KINDS.index(kind), *args, *[0] * (4 - len(args))]
+
+
+def _clip(value: int) -> int:
+    return max(-sys.maxsize - 1, min(value, sys.maxsize))
+
+
+def _output(compiled: Compiled, place: int, extents: Sequence[int], dtype: np.dtype) -> list[int]:
+    """Inputs that it may be, as bits; its extents; its order in memory unless that is C's."""
+    bits = sum(1 << j for out, j in compiled.in_place if out == place)
+    perm = compiled.spec.operands[place].layout.perm
+    order = runtime.memory_order(len(extents), perm)
+    words = [bits, len(extents), *extents]
+    return [*words, 0] if order == sorted(order) else [*words, 1, *order]
+
+
+def _pointer(pointer: Pointer) -> list[int]:
+    words = [pointer.operand, len(pointer.starts)]
+    for dim, coef, extent in pointer.starts:
+        words += [dim, coef, -1 if extent is None else extent]
+    words += [len(pointer.strides)]
+    for terms in pointer.strides:
+        words += [len(terms), *(word for term in terms for word in term)]
+    return words
