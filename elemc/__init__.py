@@ -5,11 +5,13 @@ See the README for a tour, and `elemc.compiler` for the stages of the compiler.
 
 from .accumulators import ACCUMULATORS as _ACCUMULATORS
 from .accumulators import Accumulator
-from .array import Array, accumulate, array, clip
+from .array import Array, accumulate
 from .constructors import (
     align,
     arange,
+    array,
     astype,
+    clip,
     constant,
     expand_dims,
     expand_to,

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import itertools
-import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -36,6 +35,7 @@ from .graph import (
     note_source,
     source_of,
 )
+from .indexing import axes_of, axis_of, bounds_of, integer_of
 from .ops import OPS
 from .ops_base import ScalarOp
 
@@ -175,7 +175,8 @@ class Array:
 
     def clip(self, min: Any = None, max: Any = None) -> Array:
         """The value limited to [min, max]; None: no limit."""
-        return clip(self, min, max)
+        low = self if min is None else apply("maximum", self, min)
+        return low if max is None else apply("minimum", low, max)
 
     def astype(self, dtype: Any) -> Array:
         """The array converted to `dtype`."""
@@ -200,10 +201,10 @@ class Array:
             if k is None:
                 axis += 1
             elif isinstance(k, slice):
-                forms.append(Axis(axis, *_bounds(k)))
+                forms.append(Axis(axis, *bounds_of(k)))
                 axis += 1
             else:
-                forms.append(Pick(_integer(k, "an index")))
+                forms.append(Pick(integer_of(k, "an index")))
         return Array(_noted(make(Index, self.node, tuple(forms), axis)))
 
     def transpose(self, *axes: Any) -> Array:
@@ -275,44 +276,6 @@ for _name, _op in UNARY.items():
 def _noted(node: Node) -> Node:
     note_source(node)
     return node
-
-
-def _bounds(key: slice) -> tuple[int | None, int | None, int]:
-    """The constant bounds of a slice."""
-    start, stop, step = (None if k is None else _integer(k, "a slice bound")
-                         for k in (key.start, key.stop, key.step))
-    if step == 0:
-        raise ArgumentError("a slice's step is not 0")
-    return start, stop, 1 if step is None else step
-
-
-def _integer(value: Any, what: str) -> int:
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        return int(value)
-    raise UnsupportedError(f"{what} is a constant integer, not {type(value).__name__}: elemc has "
-                           "no gather; use slices, or elemc.where with a mask")
-
-
-def axis_of(axis: Any, ndim: int) -> int:
-    """`axis` as a place from 0 to `ndim - 1`."""
-    try:
-        place = int(axis)
-    except TypeError:
-        raise AxisError(f"an axis is an integer, not {type(axis).__name__}") from None
-    if not -ndim <= place < ndim:
-        raise AxisError(f"axis {place} is out of range for rank {ndim}")
-    return place % ndim
-
-
-def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
-    """`axis=` as sorted non-negative integers; None is all."""
-    if axis is None:
-        return tuple(range(ndim))
-    listed = axis if isinstance(axis, (tuple, list)) else (axis,)
-    axes = tuple(sorted(axis_of(a, ndim) for a in listed))
-    if len(set(axes)) < len(axes):
-        raise AxisError(f"axis {axis} names an axis twice")
-    return axes
 
 
 # -- building ---------------------------------------------------------------------------------
@@ -413,32 +376,3 @@ def accumulate(acc: Any, x: Any, axis: Any = None, keepdims: bool = False, dtype
         return Array(folded)
     kept = tuple(Axis(a) for a in range(node.ndim) if a not in axes)
     return Array(_noted(make(Index, folded, kept, node.ndim)))
-
-
-def new_input(name: str, ndim: int, dtype: Any, weak: bool = False) -> Array:
-    """An argument of a function to be."""
-    known = None if dtype is None else dtype_of(dtype)
-    return Array(make(Input, name, ndim, known, uuid.uuid4().int, weak))
-
-
-def array(name: str | None, ndim: int, dtype: Any = "float64") -> Array:
-    """An input of any rank and dtype.
-
-    Parameters
-    ----------
-    name : str
-    ndim : int
-        Its rank, at most 32.
-    dtype : dtype or None
-        None: any; the function is compiled for each dtype that it meets.
-    """
-    if not isinstance(ndim, int) or not 0 <= ndim <= 32:
-        raise ArgumentError(f"a rank is an integer from 0 to 32, not {ndim!r}")
-    return new_input(name or f"x{next(_count)}", ndim, dtype)
-
-
-def clip(x: Any, min: Any = None, max: Any = None) -> Array:
-    """`x` limited to [min, max]; None: no limit."""
-    if min is not None:
-        x = apply("maximum", x, min)
-    return x if max is None else apply("minimum", x, max)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from .formula import formula
-
-if TYPE_CHECKING:
-    from .compiler import Closed
+from .graph import Graph, Node
 
 WIDTH = 96
 
 
-def banner_of(closed: Closed) -> list[str]:
+def banner_of(name: str, graph: Graph, order: str, modes: Sequence[str], names: Sequence[str],
+              output_names: Sequence[str]) -> list[str]:
     """The lines of a kernel's first comment."""
-    lines = [f"elemc kernel {closed.name}", ""]
-    names = {node: name for node, name in zip(
-        (*closed.graph.inputs, *closed.graph.captured), closed.names, strict=True)}
-    for output, name, mode in zip(
-            closed.graph.outputs, closed.output_names, closed.modes, strict=True):
-        text = formula(output, names)
-        lines += _wrap(f"{name} = {text}")
-        lines.append(f"  {name}: {mode}, order {closed.order}")
+    lines = [f"elemc kernel {name}", ""]
+    called: dict[Node, str] = dict(zip((*graph.inputs, *graph.captured), names, strict=True))
+    for output, own, mode in zip(graph.outputs, output_names, modes, strict=True):
+        lines += _wrap(f"{own} = {formula(output, called)}")
+        lines.append(f"  {own}: {mode}, order {order}")
     return [line.replace("*/", "* /") for line in lines]
 
 

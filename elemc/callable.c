@@ -162,7 +162,7 @@ static int store_number(PyObject *value, int type, int64_t *place) {
   }
   if (type != NPY_FLOAT) return 0;
   double size = fabs(number);
-  if (size != 0 && (size < FLT_MIN || size > FLT_MAX)) return 0;
+  if (size != 0 && !isinf(size) && (size < FLT_MIN || size > FLT_MAX)) return 0;
   float single = (float)number;
   memcpy(place, &single, sizeof single);
   return 1;

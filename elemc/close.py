@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from .accumulators import Accumulator, Composite
-from .array import Array, accumulate, array, as_node
+from .array import Array, accumulate, as_node
+from .constructors import array
 from .dtypes import dtype_of, state_dtype
 from .errors import ArgumentError, DtypeError, ElemcError, ModeError
 from .graph import (

@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 
 RESERVED = re.compile(r"(begin|end|phase|status|tune|[abcijnpsw]|([abceijnt]|acc|row|buffer)\d+|"
-                      r"(elemc|kernel)_.*|_.*|.*_(p|v|s\d+|\d+)|l|half|[fc]?(32|64)|int|long|main)$")
+                      r"(elemc|kernel)_.*|_.*|.*_(p|v|s\d+|\d+)|l|half|[fc]?(32|64)|"
+                      r"int|long|main)$")
 C_WORDS = set(("auto break case char const continue default do double else enum extern float for "
                "goto if inline int long register restrict return short signed sizeof static "
                "struct switch typedef union unsigned void volatile while asm typeof where "

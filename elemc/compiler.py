@@ -46,6 +46,12 @@ class Closed:
     output_names: tuple[str, ...]
 
     @cached_property
+    def banner(self) -> list[str]:
+        """The lines of its kernels' first comment."""
+        return banner_of(self.name, self.graph, self.order, self.modes, self.names,
+                         self.output_names)
+
+    @cached_property
     def never_empty(self) -> list[tuple[Accumulate, list[int], list[int]]]:
         """Folds without identity: the extents they fold, and those they keep."""
         found = []
@@ -92,7 +98,7 @@ def nests(closed: Closed, signature: Signature) -> tuple[Specialized, Kernel]:
 def source_of(closed: Closed, signature: Signature) -> tuple[Specialized, Kernel, Source]:
     """Stages 4 to 6."""
     spec, kernel = nests(closed, signature)
-    return spec, kernel, emit(kernel, f"kernel_{closed.name}", banner_of(closed))
+    return spec, kernel, emit(kernel, f"kernel_{closed.name}", closed.banner)
 
 
 def load(spec: Specialized, kernel: Kernel, source: Source, contract: bool = False,

@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
+import itertools
+import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .array import Array, apply, array, as_node, axes_of, axis_of
+from .array import Array, apply, as_node
 from .dtypes import dtype_of
 from .errors import ArgumentError, AxisError, DtypeError, UnsupportedError
-from .graph import Align, ExpandTo, Iota, Node, Size, make, note_source
+from .graph import Align, ExpandTo, Input, Iota, Node, Size, make, note_source
+from .indexing import axes_of, axis_of
+
+_count = itertools.count()
 
 
 def _noted(node: Node) -> Node:
     note_source(node)
     return node
+
+
+def new_input(name: str, ndim: int, dtype: Any, weak: bool = False) -> Array:
+    """An argument of a function to be."""
+    known = None if dtype is None else dtype_of(dtype)
+    return Array(make(Input, name, ndim, known, uuid.uuid4().int, weak))
+
+
+def array(name: str | None, ndim: int, dtype: Any = "float64") -> Array:
+    """An input of any rank and dtype.
+
+    Parameters
+    ----------
+    name : str
+    ndim : int
+        Its rank, at most 32.
+    dtype : dtype or None
+        None: any; the function is compiled for each dtype that it meets.
+    """
+    if not isinstance(ndim, int) or not 0 <= ndim <= 32:
+        raise ArgumentError(f"a rank is an integer from 0 to 32, not {ndim!r}")
+    return new_input(name or f"x{next(_count)}", ndim, dtype)
 
 
 def scalar(name: str | None = None, dtype: Any = "float64") -> Array:
@@ -126,3 +153,8 @@ def flip(x: Array, axis: int | Iterable[int] | None = None) -> Array:
     """`x` reversed along the given axes."""
     axes = axes_of(axis if axis is None or isinstance(axis, int) else tuple(axis), x.ndim)
     return x[tuple(slice(None, None, -1) if a in axes else slice(None) for a in range(x.ndim))]
+
+
+def clip(x: Any, min: Any = None, max: Any = None) -> Array:
+    """`x` limited to [min, max]; None: no limit."""
+    return Array(as_node(x)).clip(min, max)

@@ -66,7 +66,7 @@ def dtype_of(spec: object) -> np.dtype:
         If elemc does not have that dtype.
     """
     try:
-        dtype = np.dtype(spec)  # type: ignore[call-overload]
+        dtype: np.dtype = np.dtype(spec)  # type: ignore[call-overload]
     except TypeError as error:
         raise DtypeError(f"{spec!r} is not a dtype: {error}") from None
     dtype = np.dtype(dtype.newbyteorder("="))

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from . import compiler, fastcall, modes, runtime
+from .arguments import (
+    arguments_of,
+    check_outputs,
+    known,
+    mask_of,
+    outputs_of,
+    overlap,
+    places_of,
+    same,
+    store_all,
+)
 from .array import Array, as_node
 from .close import settle
 from .cnames import c_names, identifier, output_names
@@ -26,7 +36,6 @@ from .maps import Misfit, explain, run_extents
 from .portable import portable
 from .toolchain import fallback, find_toolchain
 
-REQS = ("write", "add", "null")
 _warned = threading.Event()
 
 
@@ -152,8 +161,8 @@ class Function:
     @property
     def types(self) -> list[str]:
         """Dtype characters of inputs and outputs, as of a ufunc, for every dtypes met so far."""
-        return ["".join(_known(i).char for i in c.graph.inputs) + "->" +
-                "".join(_known(o).char for o in c.graph.outputs) for c in self._closed.values()]
+        return ["".join(known(i).char for i in c.graph.inputs) + "->" +
+                "".join(known(o).char for o in c.graph.outputs) for c in self._closed.values()]
 
     @property
     def specializations(self) -> list[Compiled]:
@@ -185,7 +194,7 @@ class Function:
     def __call__(self, *args: Any, out: Any = None, where: Any = True, req: Any = None,
                  **named: Any) -> Any:
         """Compute the outputs for these arrays; see `Function`."""
-        args = self._arguments(args, named)
+        args = arguments_of(self.name, self.graph.inputs, args, named)
         if any(isinstance(a, Array) for a in args):
             return self.inline(args)
         arrays = [self._array(k, a) for k, a in enumerate(args)]
@@ -193,12 +202,12 @@ class Function:
                        zip(self.graph.inputs, arrays, strict=True))
         closed = self.close(dtypes)
         sizes = self._sizes(closed, arrays)
-        outs, reqs = self._outs(out, req)
+        outs, reqs = outputs_of(self.name, self.nout, out, req)
         shapes = [tuple(sizes[e] for e in closed.extents.of[o]) for o in closed.graph.outputs]
-        mask = None if where is True else self._mask(where, shapes, reqs)
-        self._check_outs(closed, outs, reqs, shapes)
+        mask = None if where is True else mask_of(self.name, where, shapes, reqs)
+        check_outputs(self.name, closed, outs, reqs, shapes)
         if not self._has_compiler():
-            results = self._interpret(closed, arrays, outs, reqs, mask)
+            results = store_all(interpret(closed.graph, arrays), outs, reqs, mask)
         else:
             results = self._run(closed, arrays, sizes, shapes, outs, reqs, mask)
         results = [r if o is not None or r is None or r.ndim else r[()]
@@ -230,26 +239,6 @@ class Function:
         if self._structure is not None:
             return self._structure(results)
         return results[0] if self.single else tuple(results)
-
-    def _arguments(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Positional and named arguments in order."""
-        names = [i.name for i in self.graph.inputs]
-        if len(args) > len(names):
-            raise ArgumentError(f"{self.name} takes {len(names)} arrays ({', '.join(names)}), "
-                                f"{len(args)} were given; outputs are passed as out=")
-        if len(args) == len(names) and not named:
-            return args
-        rest = dict(named)
-        full = list(args)
-        for name in names[len(args):]:
-            if name not in rest:
-                raise ArgumentError(f"{self.name}: argument {name} is missing")
-            full.append(rest.pop(name))
-        if rest:
-            twice = [n for n in rest if n in names]
-            what = "was given twice" if twice else f"is no argument; there are {', '.join(names)}"
-            raise ArgumentError(f"{self.name}: {(twice or list(rest))[0]} {what}")
-        return tuple(full)
 
     def _array(self, place: int, value: Any) -> np.ndarray:
         """An argument as an array that casts safely to its input's dtype."""
@@ -298,72 +287,6 @@ class Function:
                     self.output_names, known)
         return closed
 
-    # -- outputs -------------------------------------------------------------------------------
-
-    def _outs(self, out: Any, req: Any) -> tuple[list[Any], list[str]]:
-        """`out=` and `req=` as one entry per output."""
-        outs = [out] if isinstance(out, np.ndarray) else list(out) if isinstance(
-            out, (tuple, list)) else [None] * self.nout
-        if out is not None and not isinstance(out, (np.ndarray, tuple, list)):
-            raise ArgumentError(f"{self.name}: out must be an array or a tuple of arrays, "
-                                f"not {type(out).__name__}")
-        reqs = ["write"] * self.nout if req is None else (
-            [req] * self.nout if isinstance(req, str) else list(req))
-        for what, given in (("out", outs), ("req", reqs)):
-            if len(given) != self.nout:
-                raise ArgumentError(f"{self.name}: {what} has {len(given)} entries for "
-                                    f"{self.nout} outputs")
-        for k, (o, r) in enumerate(zip(outs, reqs, strict=True)):
-            if r not in REQS:
-                raise ArgumentError(f"{self.name}: req of output {k} is {r!r}, not one of "
-                                    f"{', '.join(REQS)}")
-            if r == "add" and o is None:
-                raise ArgumentError(f"{self.name}: req='add' of output {k} needs an array in out=")
-            if o is not None and not isinstance(o, np.ndarray):
-                raise ArgumentError(f"{self.name}: out of output {k} is {type(o).__name__}, "
-                                    "not an array")
-        return outs, reqs
-
-    def _check_outs(self, closed: Closed, outs: Sequence[Any], reqs: Sequence[str],
-                    shapes: Sequence[tuple[int, ...]]) -> None:
-        """Reject wrong outputs before anything is written."""
-        live = [(k, o) for k, o in enumerate(outs) if o is not None and reqs[k] != "null"]
-        for k, o in live:
-            dtype = _known(closed.graph.outputs[k])
-            if o.shape != shapes[k]:
-                axis = next((a for a, (m, n) in enumerate(zip(o.shape, shapes[k], strict=False))
-                             if m != n), None)
-                at = "" if axis is None or o.ndim != len(shapes[k]) else (
-                    f": axis {axis} has size {o.shape[axis]} and not {shapes[k][axis]}")
-                raise ShapeError(f"{self.name}: out of output {k} has shape {o.shape}, the result "
-                                 f"has shape {shapes[k]}{at}")
-            dtype_of(o.dtype)
-            if not np.can_cast(dtype, o.dtype, "same_kind"):
-                raise DtypeError(f"{self.name}: output {k} of dtype {dtype} does not cast to out "
-                                 f"of dtype {o.dtype} under the same_kind rule")
-            if not o.flags.writeable:
-                raise ArgumentError(f"{self.name}: out of output {k} is read-only")
-            if _folded(o):
-                raise ArgumentError(f"{self.name}: out of output {k} has elements that share "
-                                    "memory")
-        for (j, a), (k, b) in itertools.combinations(live, 2):
-            if _overlap(a, b):
-                raise ArgumentError(f"{self.name}: out of output {j} and of output {k} overlap")
-
-    def _mask(self, where: Any, shapes: Sequence[tuple[int, ...]],
-              reqs: Sequence[str]) -> np.ndarray:
-        """`where=`, which must stretch to every output and never enlarges one."""
-        mask = np.asarray(where)
-        if mask.dtype != np.bool_:
-            raise DtypeError(f"{self.name}: where has dtype {mask.dtype}, not bool")
-        for k, shape in enumerate(shapes):
-            pairs = zip(mask.shape[::-1], shape[::-1], strict=False)
-            if reqs[k] != "null" and (mask.ndim > len(shape) or any(
-                    m not in (1, n) for m, n in pairs)):
-                raise ShapeError(f"{self.name}: where of shape {mask.shape} does not stretch to "
-                                 f"output {k} of shape {shape}")
-        return mask
-
     # -- kernels -------------------------------------------------------------------------------
 
     def _has_compiler(self) -> bool:
@@ -402,10 +325,10 @@ class Function:
             here = len(operands)
             perm = compiled.spec.operands[here].layout.perm
             if o is None:
-                o = runtime.allocate(shapes[k], _known(closed.graph.outputs[k]), perm,
+                o = runtime.allocate(shapes[k], known(closed.graph.outputs[k]), perm,
                                      mask is not None)
                 operands.append(o)
-            elif any(_overlap(o, a) and not (_same(o, a) and (here, j) in compiled.in_place)
+            elif any(overlap(o, a) and not (same(o, a) and (here, j) in compiled.in_place)
                      for j, a in enumerate(ins)):
                 # some element would be written before it is read for the last time
                 copy = o.copy(order="K")
@@ -417,7 +340,7 @@ class Function:
         if copies:
             compiled = self.specialize(closed, replace(signature, outputs=tuple(
                 None if o is None or r == "null" else runtime.given(operands[j]) for j, (o, r) in
-                zip(_places(reqs, len(ins)), zip(outs, reqs, strict=True), strict=True))))
+                zip(places_of(reqs, len(ins)), zip(outs, reqs, strict=True), strict=True))))
         runtime.launch(compiled, operands, sizes, closed.extents.program)
         for o, copy in copies:
             o[...] = copy
@@ -444,25 +367,6 @@ class Function:
                 self._by_signature[key] = compiled
         return compiled
 
-    def _interpret(self, closed: Closed, arrays: list[np.ndarray],
-                   outs: Sequence[np.ndarray | None], reqs: Sequence[str],
-                   mask: np.ndarray | None) -> list[np.ndarray | None]:
-        """The answer of the NumPy interpreter, stored as `out`, `req` and `where` say."""
-        values = interpret(closed.graph, arrays)
-        results: list[np.ndarray | None] = []
-        for value, o, r in zip(values, outs, reqs, strict=True):
-            if r == "null":
-                results.append(None)
-                continue
-            selected: Any = True if mask is None else mask
-            if o is None:
-                o = np.zeros_like(value) if mask is not None else np.empty_like(value)
-            if r == "add":
-                value = o + value.astype(o.dtype, copy=False)
-            np.copyto(o, value, where=selected, casting="unsafe")
-            results.append(o)
-        return results
-
     def dump(self, *arrays: Any, stage: str = "c") -> str:
         """The text of one stage: graph, nest, c or asm.
 
@@ -478,7 +382,7 @@ class Function:
 
     def example(self, arrays: Sequence[Any]) -> tuple[Closed, Signature]:
         """The signature of a call on these arrays."""
-        given = [self._array(k, a) for k, a in enumerate(self._arguments(tuple(arrays), {}))]
+        given = [self._array(k, a) for k, a in enumerate(arguments_of(self.name, self.graph.inputs, tuple(arrays), {}))]
         closed = self.close(tuple(i.dtype or dtype_of(a.dtype) for i, a in
                                   zip(self.graph.inputs, given, strict=True)))
         sizes = self._sizes(closed, given)
@@ -486,47 +390,6 @@ class Function:
         return closed, Signature(
             frozenset(e for e, n in enumerate(sizes) if n == 1), tuple(map(runtime.given, ins)),
             (None,) * self.nout, ("write",) * self.nout)
-
-
-def _places(reqs: Sequence[str], first: int) -> list[int]:
-    """The operand number of every output; those not computed share the next one's."""
-    places, here = [], first
-    for req in reqs:
-        places.append(here)
-        here += req != "null"
-    return [min(p, here - 1) for p in places]
-
-
-def _folded(array: np.ndarray) -> bool:
-    """Whether elements of an array share memory; if that is hard to tell, they do."""
-    end = array.itemsize
-    for step, n in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True)):
-        if n > 1 and step < end and array.size:
-            return True
-        end += step * (n - 1)
-    return False
-
-
-def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays share memory; if that is hard to tell, they do."""
-    if not np.may_share_memory(a, b):
-        return False
-    try:
-        return np.shares_memory(a, b, max_work=100_000)  # type: ignore[arg-type]
-    except np.exceptions.TooHardError:
-        return True
-
-
-def _same(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays are the same elements in the same order."""
-    return (a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
-            and a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype)
-
-
-def _known(node: Node) -> np.dtype:
-    """The dtype of a node of a closed graph."""
-    assert node.dtype is not None
-    return node.dtype
 
 
 def _spec(node: Node) -> str:

@@ -364,7 +364,8 @@ def _unflatten(rows: list[Any], inputs: list[int], outputs: list[int]) -> Graph:
         nodes.append(make(cls, *map(resolve, args)))
         if source is not None:
             _sources.setdefault(nodes[-1], source)
-    return Graph(tuple(nodes[i] for i in inputs), tuple(nodes[o] for o in outputs))  # type: ignore[misc]
+    ends = tuple(nodes[i] for i in inputs)
+    return Graph(ends, tuple(nodes[o] for o in outputs))  # type: ignore[arg-type]
 
 
 __all__ = [

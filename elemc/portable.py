@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from .accumulators import ACCUMULATORS, Accumulator
-from .array import Array, apply, as_node, new_input
+from .array import Array, apply, as_node
+from .constructors import new_input
 from .graph import Accumulate, Apply, Graph, Node, make
 
 

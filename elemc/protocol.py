@@ -7,9 +7,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .array import PYTHON_NUMBERS, Array, accumulate, apply, axes_of, clip
+from .array import PYTHON_NUMBERS, Array, accumulate, apply
 from .constructors import (
     astype,
+    clip,
     expand_dims,
     flip,
     full_like,
@@ -19,6 +20,7 @@ from .constructors import (
     zeros_like,
 )
 from .errors import ArgumentError, UnsupportedError
+from .indexing import axes_of
 from .linear import dot, einsum, inner, matmul, outer, tensordot, vdot
 from .ops import OPS, UFUNCS
 

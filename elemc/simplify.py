@@ -37,7 +37,8 @@ def _rewrite(node: Node) -> Node:
 def _apply(node: Apply) -> Node:
     if all(isinstance(a, Const) for a in node.args) and not _raises(node):
         with np.errstate(all="ignore"):
-            value = node.op.numpy(*(np.asarray(a.value) for a in node.args))  # type: ignore[attr-defined]
+            args = (np.asarray(a.value) for a in node.args if isinstance(a, Const))
+            value = node.op.numpy(*args)
         return const(np.asarray(value).astype(node.dtype)[()])
     rule = RULES.get(node.op.name)
     new = rule(node) if rule else None

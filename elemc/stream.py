@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from .array import as_node, new_input
+from .array import as_node
 from .close import Program, trace
+from .constructors import new_input
 from .errors import ArgumentError
 from .function import Function, make_function
 from .graph import Accumulate, Captured, Const, Graph, Input, Iota, Node, Size, make

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from .array import Array, as_node, new_input
+from .array import Array, as_node
+from .constructors import new_input
 from .dtypes import dtype_of
 from .errors import ArgumentError, TraceError
 from .function import Function, make_function

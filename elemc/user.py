@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from .array import Array, apply, as_node, new_input
+from .array import Array, apply, as_node
+from .constructors import new_input
 from .errors import ArgumentError
 from .graph import Graph
 from .ops import user_op

@@ -1,0 +1,164 @@
+"""Outputs that a caller gives: `out=`, `req=` and `where=`, checked before anything is written."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .compiler import Closed
+from .dtypes import dtype_of
+from .errors import ArgumentError, DtypeError, ShapeError
+from .graph import Input, Node
+
+REQS = ("write", "add", "null")
+
+
+def outputs_of(name: str, count: int, out: Any, req: Any) -> tuple[list[Any], list[str]]:
+    """`out=` and `req=` as one entry per output."""
+    outs = [out] if isinstance(out, np.ndarray) else list(out) if isinstance(
+        out, (tuple, list)) else [None] * count
+    if out is not None and not isinstance(out, (np.ndarray, tuple, list)):
+        raise ArgumentError(f"{name}: out must be an array or a tuple of arrays, "
+                            f"not {type(out).__name__}")
+    reqs = ["write"] * count if req is None else (
+        [req] * count if isinstance(req, str) else list(req))
+    for what, given in (("out", outs), ("req", reqs)):
+        if len(given) != count:
+            raise ArgumentError(f"{name}: {what} has {len(given)} entries for "
+                                f"{count} outputs")
+    for k, (o, r) in enumerate(zip(outs, reqs, strict=True)):
+        if r not in REQS:
+            raise ArgumentError(f"{name}: req of output {k} is {r!r}, not one of "
+                                f"{', '.join(REQS)}")
+        if r == "add" and o is None:
+            raise ArgumentError(f"{name}: req='add' of output {k} needs an array in out=")
+        if o is not None and not isinstance(o, np.ndarray):
+            raise ArgumentError(f"{name}: out of output {k} is {type(o).__name__}, "
+                                "not an array")
+    return outs, reqs
+
+
+def check_outputs(name: str, closed: Closed, outs: Sequence[Any], reqs: Sequence[str],
+                shapes: Sequence[tuple[int, ...]]) -> None:
+    """Reject wrong outputs before anything is written."""
+    live = [(k, o) for k, o in enumerate(outs) if o is not None and reqs[k] != "null"]
+    for k, o in live:
+        dtype = known(closed.graph.outputs[k])
+        if o.shape != shapes[k]:
+            axis = next((a for a, (m, n) in enumerate(zip(o.shape, shapes[k], strict=False))
+                         if m != n), None)
+            at = "" if axis is None or o.ndim != len(shapes[k]) else (
+                f": axis {axis} has size {o.shape[axis]} and not {shapes[k][axis]}")
+            raise ShapeError(f"{name}: out of output {k} has shape {o.shape}, the result "
+                             f"has shape {shapes[k]}{at}")
+        dtype_of(o.dtype)
+        if not np.can_cast(dtype, o.dtype, "same_kind"):
+            raise DtypeError(f"{name}: output {k} of dtype {dtype} does not cast to out "
+                             f"of dtype {o.dtype} under the same_kind rule")
+        if not o.flags.writeable:
+            raise ArgumentError(f"{name}: out of output {k} is read-only")
+        if folded(o):
+            raise ArgumentError(f"{name}: out of output {k} has elements that share "
+                                "memory")
+    for (j, a), (k, b) in itertools.combinations(live, 2):
+        if overlap(a, b):
+            raise ArgumentError(f"{name}: out of output {j} and of output {k} overlap")
+
+
+def mask_of(name: str, where: Any, shapes: Sequence[tuple[int, ...]],
+          reqs: Sequence[str]) -> np.ndarray:
+    """`where=`, which must stretch to every output and never enlarges one."""
+    mask = np.asarray(where)
+    if mask.dtype != np.bool_:
+        raise DtypeError(f"{name}: where has dtype {mask.dtype}, not bool")
+    for k, shape in enumerate(shapes):
+        pairs = zip(mask.shape[::-1], shape[::-1], strict=False)
+        if reqs[k] != "null" and (mask.ndim > len(shape) or any(
+                m not in (1, n) for m, n in pairs)):
+            raise ShapeError(f"{name}: where of shape {mask.shape} does not stretch to "
+                             f"output {k} of shape {shape}")
+    return mask
+
+
+def overlap(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays share memory; if that is hard to tell, they do."""
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return np.shares_memory(a, b, max_work=100_000)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays are the same elements in the same order."""
+    return (a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
+            and a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype)
+
+
+def known(node: Node) -> np.dtype:
+    """The dtype of a node of a closed graph."""
+    assert node.dtype is not None
+    return node.dtype
+
+
+def folded(array: np.ndarray) -> bool:
+    """Whether elements of an array share memory; if that is hard to tell, they do."""
+    end = array.itemsize
+    for step, n in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True)):
+        if n > 1 and step < end and array.size:
+            return True
+        end += step * (n - 1)
+    return False
+
+
+def places_of(reqs: Sequence[str], first: int) -> list[int]:
+    """The operand number of every output; those not computed share the next one's."""
+    places, here = [], first
+    for req in reqs:
+        places.append(here)
+        here += req != "null"
+    return [min(p, here - 1) for p in places]
+
+
+def arguments_of(name: str, inputs: Sequence[Input], args: tuple[Any, ...],
+                 given: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Positional and named arguments in order."""
+    names = [i.name for i in inputs]
+    if len(args) > len(names):
+        raise ArgumentError(f"{name} takes {len(names)} arrays ({', '.join(names)}), "
+                            f"{len(args)} were given; outputs are passed as out=")
+    if len(args) == len(names) and not given:
+        return args
+    rest = dict(given)
+    full = list(args)
+    for each in names[len(args):]:
+        if each not in rest:
+            raise ArgumentError(f"{name}: argument {each} is missing")
+        full.append(rest.pop(each))
+    if rest:
+        twice = [n for n in rest if n in names]
+        what = "was given twice" if twice else f"is no argument; there are {', '.join(names)}"
+        raise ArgumentError(f"{name}: {(twice or list(rest))[0]} {what}")
+    return tuple(full)
+
+
+def store_all(values: Sequence[np.ndarray], outs: Sequence[np.ndarray | None], reqs: Sequence[str],
+               mask: np.ndarray | None) -> list[np.ndarray | None]:
+    """New values of all outputs, stored as `out`, `req` and `where` say."""
+    results: list[np.ndarray | None] = []
+    for value, o, r in zip(values, outs, reqs, strict=True):
+        if r == "null":
+            results.append(None)
+            continue
+        selected: Any = True if mask is None else mask
+        if o is None:
+            o = np.zeros_like(value) if mask is not None else np.empty_like(value)
+        if r == "add":
+            value = o + value.astype(o.dtype, copy=False)
+        np.copyto(o, value, where=selected, casting="unsafe")
+        results.append(o)
+    return results

@@ -1,0 +1,412 @@
+"""Expressions as text, for the command line: checked against an allow-list, never evaluated.
+
+Grammar, in Python's notation and precedence::
+
+    text    := value {"," value}                       several values are several outputs
+    value   := NAME | NUMBER | True | False | pi | e | inf | nan | [NUMBER, ...]
+             | value OPERATOR value | -value | +value | ~value
+             | FUNCTION(argument, ..., KEYWORD=argument) | value.METHOD(argument, ...)
+             | value.T | value.shape[INTEGER] | value[index, ...]
+    index   := INTEGER | [INTEGER]:[INTEGER][:INTEGER] | None | ...
+    argument := value | None | "string" | DTYPE | (argument, ...)
+
+A name that is none of these is an input.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from . import constructors, linear
+from .accumulators import ACCUMULATORS
+from .array import METHODS, PYTHON_NUMBERS, Array, apply, array, as_node, clip
+from .dtypes import CTYPES, dtype_of
+from .errors import ArgumentError, ElemcError, ExpressionError
+from .ops import OPS
+from .protocol import INSTEAD, fold_function, public, unsupported
+
+LONGEST = 10_000  # characters
+DEEPEST = 100  # values within values
+SHOWN = 76  # characters of the text in an error
+
+DEFAULT = "float64[1]"
+SPEC = re.compile(r"(?P<dtype>\w+)\[(?P<rank>\d{1,2})\]")
+MODULES = ("np", "numpy", "ec", "elemc")
+CONSTANTS: dict[str, Any] = {
+    "pi": np.pi, "e": np.e, "inf": np.inf, "nan": np.nan, "newaxis": None}
+PLAIN = (*PYTHON_NUMBERS, bool)
+
+ALIASES = {
+    "abs": "absolute", "acos": "arccos", "acosh": "arccosh", "amax": "max", "amin": "min",
+    "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan", "atan2": "arctan2", "atanh": "arctanh",
+    "bitwise_not": "invert", "conj": "conjugate", "degrees": "rad2deg", "len": "length",
+    "mod": "remainder", "pow": "power", "radians": "deg2rad", "true_divide": "divide"}
+FUNCTIONS: dict[str, Callable[..., Any]] = {name: public(name) for name in OPS}
+FUNCTIONS |= {name: fold_function(name) for name in ACCUMULATORS}
+FUNCTIONS |= {name: getattr(constructors, name) for name in (
+    "align arange astype expand_dims expand_to flip full_like length moveaxis ones_like where "
+    "zeros_like").split()}
+FUNCTIONS |= {name: getattr(linear, name) for name in (
+    "dot einsum inner matmul outer tensordot vdot").split()}
+FUNCTIONS |= {name: getattr(Array, name) for name in ("transpose", "swapaxes", "squeeze")}
+FUNCTIONS |= {"clip": clip} | {alias: FUNCTIONS[name] for alias, name in ALIASES.items()}
+ATTRIBUTES = ("T", "real", "imag", "shape", "size", "ndim")
+METHOD_NAMES = (*METHODS, "astype", "clip", "conj", "conjugate", "dot", "round", "squeeze",
+                "swapaxes", "transpose")
+
+BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Pow: operator.pow,
+    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+    ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
+    ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.MatMult: operator.matmul}
+UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
+COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "equal", ast.NotEq: "not_equal", ast.Lt: "less", ast.LtE: "less_equal",
+    ast.Gt: "greater", ast.GtE: "greater_equal"}
+FORBIDDEN: dict[type[ast.expr], str] = {
+    ast.IfExp: "there is no if: where(condition, a, b)",
+    ast.BoolOp: "and and or take no arrays: & and |, with parentheses around comparisons",
+    ast.Lambda: "there are no functions of one's own", ast.NamedExpr: "there is no assignment",
+    ast.JoinedStr: "there are no formatted strings", ast.Starred: "there is no unpacking",
+    ast.Dict: "there are no dictionaries", ast.Set: "there are no sets",
+    ast.Slice: "a slice stands in brackets after a value"}
+INPUT = "the expression"  # what messages call the place of its operations
+
+
+def parse(text: str, args: Mapping[str, str] | None = None) -> tuple[list[Array], Any]:
+    """Inputs and outputs of an expression.
+
+    Parameters
+    ----------
+    text : str
+        For instance `"exp(x) * sum(y, axis=-1)"`.  Values separated by commas are several outputs.
+    args : mapping from str to str, optional
+        Dtypes and ranks of inputs, as `parse_spec` reads them; default: `float64[1]`.
+
+    Returns
+    -------
+    inputs : list of Array
+        In the order in which the text names them first.
+    outputs : Array or list of Array
+
+    Raises
+    ------
+    ExpressionError
+        Where the text leaves the grammar; the message points at the place.
+    ArgumentError
+        If `args` has a name that the text has not.
+    """
+    reader = _Reader(text, {n: parse_spec(s) for n, s in (args or {}).items()})
+    outputs = reader.outputs()
+    for name in reader.specs:
+        if name not in reader.inputs:
+            raise ArgumentError(f"the expression has no input {name}; it has "
+                                f"{', '.join(reader.inputs) or 'none'}")
+    return list(reader.inputs.values()), outputs
+
+
+def parse_spec(spec: str) -> tuple[np.dtype, int]:
+    """Dtype and rank of `DTYPE[RANK]`, as in `float32[2]`."""
+    match = SPEC.fullmatch(spec)
+    if match is None:
+        raise ArgumentError(f"{spec!r} is no dtype and rank: write float32[2] for a float32 matrix")
+    rank = int(match["rank"])
+    if rank > 32:
+        raise ArgumentError(f"{spec!r}: a rank is an integer from 0 to 32")
+    return dtype_of(match["dtype"]), rank
+
+
+class _Reader:
+    """Walks Python's syntax tree of one text and builds symbolic arrays."""
+
+    def __init__(self, text: str, specs: Mapping[str, tuple[np.dtype, int]]) -> None:
+        self.text, self.specs = text.strip(), specs
+        self.inputs: dict[str, Array] = {}
+        self.depth = 0
+
+    def outputs(self) -> Any:
+        """The values of the text."""
+        tree = self.tree()
+        if not isinstance(tree, ast.Tuple):
+            return self.output(tree)
+        if not tree.elts:
+            self.fail(tree, "there is nothing to compute")
+        return [self.output(item) for item in tree.elts]
+
+    def tree(self) -> ast.expr:
+        """Python's syntax tree of the text."""
+        if not self.text:
+            raise ExpressionError("the expression is empty")
+        if len(self.text) > LONGEST:
+            raise ExpressionError(f"the expression has {len(self.text)} characters; at most "
+                                  f"{LONGEST} are read")
+        try:
+            return ast.parse(self.text, mode="eval").body
+        except SyntaxError as error:
+            message = f"{error.msg}"
+            raise ExpressionError(message + self.place(error.lineno or 1, (error.offset or 1) - 1)
+                                  ) from None
+        except (ValueError, RecursionError, MemoryError) as error:
+            raise ExpressionError(f"the expression cannot be read: {error or 'it is nested too deep'}"
+                                  ) from None
+
+    def output(self, node: ast.expr) -> Array:
+        return self.called(node, INPUT, lambda value: Array(as_node(value)),
+                           [self.operand(node)], {})
+
+    # -- errors --------------------------------------------------------------------------------
+
+    def place(self, line: int, column: int) -> str:
+        """The line of the text, with a caret under the column."""
+        lines = self.text.splitlines() or [""]
+        text = lines[min(line, len(lines)) - 1]
+        column = min(max(column, 0), len(text))
+        start = max(0, column - SHOWN // 2) if len(text) > SHOWN else 0
+        return f"\n    {text[start:start + SHOWN]}\n    {' ' * (column - start)}^"
+
+    def at(self, node: ast.expr) -> str:
+        line = self.text.splitlines()[node.lineno - 1]
+        return self.place(node.lineno, len(line.encode()[:node.col_offset].decode()))
+
+    def fail(self, node: ast.expr, message: str) -> NoReturn:
+        raise ExpressionError(message + self.at(node))
+
+    def unknown(self, node: ast.expr, what: str, name: str, known: Iterable[str]) -> NoReturn:
+        """Raise the error of a name that does not exist; it has the nearest one that does."""
+        if name in INSTEAD:
+            self.called(node, name, unsupported, [name], {})
+        near = difflib.get_close_matches(name, known, 1)
+        self.fail(node, f"there is no {what} {name!r}" + (
+            f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(known))}"))
+
+    # -- values --------------------------------------------------------------------------------
+
+    def value(self, node: ast.expr) -> Any:
+        """The value of any part of the text: symbolic array, number, string, tuple, ..."""
+        self.depth += 1
+        if self.depth > DEEPEST:
+            self.fail(node, f"the expression is nested deeper than {DEEPEST} levels")
+        found = self._value(node)
+        self.depth -= 1
+        return found
+
+    def _value(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant():
+                return self.constant(node)
+            case ast.Name():
+                return self.name(node)
+            case ast.BinOp():
+                return self.binary(node)
+            case ast.UnaryOp():
+                return self.unary(node)
+            case ast.Compare():
+                return self.compare(node)
+            case ast.Call():
+                return self.call(node)
+            case ast.Attribute():
+                return self.attribute(node)
+            case ast.Subscript():
+                return self.subscript(node)
+            case ast.Tuple():
+                return tuple([self.value(item) for item in node.elts])
+            case ast.List():
+                return self.called(node, "a list", lambda value: Array(as_node(value)),
+                                   [self.items(node)], {})
+        self.fail(node, FORBIDDEN.get(type(node), "this is no part of an expression"))
+
+    def operand(self, node: ast.expr) -> Any:
+        """A value that can be computed with."""
+        value = self.value(node)
+        if type(value) is bool:
+            return Array(as_node(value))
+        if type(value) is tuple:
+            self.fail(node, "a tuple is no operand: pick one of its parts, as in x.shape[0]")
+        if not isinstance(value, (Array, *PYTHON_NUMBERS)):
+            self.fail(node, f"{'a string' if type(value) is str else value} is no operand: arrays "
+                            "and numbers are")
+        return value
+
+    def constant(self, node: ast.Constant) -> Any:
+        value = node.value
+        if isinstance(value, bytes):
+            self.fail(node, "there are no bytes")
+        return self.number(node, value) if type(value) is int else value
+
+    def number(self, node: ast.expr, value: int) -> int:
+        if not -2**63 <= value < 2**64:
+            self.fail(node, "an integer does not fit 64 bits")
+        return value
+
+    def name(self, node: ast.Name) -> Any:
+        name = node.id
+        if name not in self.specs and name not in self.inputs:
+            if name in CONSTANTS:
+                return CONSTANTS[name]
+            if name in CTYPES:
+                return name
+            if name in FUNCTIONS or name in MODULES or name.startswith("__"):
+                self.fail(node, f"{name} is no value" + (
+                    f": write {name}(...)" if name in FUNCTIONS else ""))
+        if name not in self.inputs:
+            dtype, rank = self.specs.get(name) or parse_spec(DEFAULT)
+            self.inputs[name] = array(name, rank, dtype)
+        return self.inputs[name]
+
+    def items(self, node: ast.List) -> list[Any]:
+        """A list of numbers, or of such lists."""
+        found = [self.items(item) if isinstance(item, ast.List) else self.operand(item)
+                 for item in node.elts]
+        for item, value in zip(node.elts, found, strict=True):
+            if isinstance(value, Array):
+                self.fail(item, "a list has numbers only: arrays are not joined")
+        return found
+
+    # -- operations ----------------------------------------------------------------------------
+
+    def binary(self, node: ast.BinOp) -> Any:
+        chain = [node]  # a + b + c + ... leans to the left, however long
+        while isinstance(chain[-1].left, ast.BinOp):
+            chain.append(chain[-1].left)
+        left = self.operand(chain[-1].left)
+        for item in reversed(chain):
+            right = self.operand(item.right)
+            left = self.called(item, "the operator", BINARY[type(item.op)], [left, right], {}
+                               ) if isinstance(left, Array) or isinstance(right, Array) else (
+                self.of_numbers(item, left, right))
+        return left
+
+    def of_numbers(self, node: ast.BinOp, left: Any, right: Any) -> Any:
+        """Arithmetic of Python's numbers, which gives Python's numbers."""
+        if type(left) is type(right) is int:
+            bits = left.bit_length() - 1
+            if (isinstance(node.op, ast.Pow) and abs(left) > 1 and bits * right > 64) or (
+                    isinstance(node.op, ast.LShift) and right > 64):
+                self.fail(node, "an integer does not fit 64 bits")
+        try:
+            result = BINARY[type(node.op)](left, right)
+        except (ArithmeticError, TypeError, ValueError) as error:
+            self.fail(node, f"{error}")
+        return self.number(node, result) if type(result) is int else result
+
+    def unary(self, node: ast.UnaryOp) -> Any:
+        if isinstance(node.op, ast.Not):
+            self.fail(node, "not takes no arrays: ~ of a condition, or logical_not(x)")
+        value = self.called(node, "the operator", UNARY[type(node.op)],
+                            [self.operand(node.operand)], {})
+        return self.number(node, value) if type(value) is int else value
+
+    def compare(self, node: ast.Compare) -> Any:
+        if len(node.ops) > 1:
+            self.fail(node, "comparisons are not chained: (a < b) & (b < c)")
+        name = COMPARISONS.get(type(node.ops[0]))
+        if name is None:
+            self.fail(node, "in and is take no arrays: ==, !=, <, <=, > and >= do")
+        values = [self.operand(node.left), self.operand(node.comparators[0])]
+        return self.called(node, name, apply, [name, *values], {})
+
+    # -- functions, methods, attributes, indices -----------------------------------------------
+
+    def call(self, node: ast.Call) -> Any:
+        fn = node.func
+        if isinstance(fn, ast.Attribute) and not self.is_module(fn.value):
+            return self.method(node, fn)
+        if not isinstance(fn, (ast.Name, ast.Attribute)):
+            self.fail(node, "only functions are called, by their names")
+        name = fn.id if isinstance(fn, ast.Name) else fn.attr
+        if name not in FUNCTIONS:
+            self.unknown(fn, "function", name, FUNCTIONS)
+        args, named = self.arguments(node)
+        if name in ("min", "max") and len(args) > 1 and isinstance(args[1], Array):
+            self.fail(node.args[1], f"{name} folds the axes of one array: {name}imum(a, b)")
+        if args and type(args[0]) in PLAIN:
+            args[0] = Array(as_node(args[0]))
+        return self.called(node, name, FUNCTIONS[name], args, named)
+
+    def is_module(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id in MODULES and node.id not in self.specs
+
+    def arguments(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                self.fail(keyword.value, "there is no unpacking")
+        return [self.value(a) for a in node.args], {
+            str(k.arg): self.value(k.value) for k in node.keywords}
+
+    def method(self, node: ast.Call, fn: ast.Attribute) -> Any:
+        value = self.array(fn.value)
+        if fn.attr not in METHOD_NAMES:
+            self.unknown(fn, "method", fn.attr, METHOD_NAMES)
+        args, named = self.arguments(node)
+        return self.called(node, fn.attr, getattr(value, fn.attr), args, named)
+
+    def array(self, node: ast.expr) -> Array:
+        value = self.value(node)
+        if not isinstance(value, Array):
+            self.fail(node, "only arrays have methods, attributes and indices")
+        return value
+
+    def attribute(self, node: ast.Attribute) -> Any:
+        if self.is_module(node.value):
+            if node.attr in CONSTANTS:
+                return CONSTANTS[node.attr]
+            if node.attr in CTYPES:
+                return node.attr
+            self.unknown(node, "constant", node.attr, CONSTANTS)
+        value = self.array(node.value)
+        if node.attr not in ATTRIBUTES:
+            if node.attr in METHOD_NAMES:
+                self.fail(node, f"{node.attr} is a method: write .{node.attr}()")
+            self.unknown(node, "attribute", node.attr, ATTRIBUTES)
+        return self.called(node, node.attr, getattr, [value, node.attr], {})
+
+    def subscript(self, node: ast.Subscript) -> Any:
+        value = self.value(node.value)
+        key = self.key(node.slice)
+        if type(value) is tuple and type(key) is int and -len(value) <= key < len(value):
+            return value[key]
+        if not isinstance(value, Array):
+            self.fail(node, "only arrays, and the sizes x.shape, are indexed")
+        return self.called(node, "an index", operator.getitem, [value, key], {})
+
+    def key(self, node: ast.expr) -> Any:
+        """An index, with slices."""
+        if isinstance(node, ast.Slice):
+            return slice(*(None if part is None else self.value(part)
+                           for part in (node.lower, node.upper, node.step)))
+        if isinstance(node, ast.Tuple):
+            return tuple([self.key(item) for item in node.elts])
+        return self.value(node)
+
+    def called(self, node: ast.expr, name: str, fn: Callable[..., Any], args: list[Any],
+               named: dict[str, Any]) -> Any:
+        """`fn(*args, **named)`, whose errors point at `node`."""
+        try:
+            if named or not fn.__module__ == "_operator":
+                inspect.signature(fn).bind(*args, **named)
+            return _from_expression(fn, args, named)
+        except ElemcError as error:
+            text = str(error.args[0]).removesuffix(f" (in the expression at {INPUT}:1)")
+            error.args = (text + self.at(node),)
+            raise error from None
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise ExpressionError(f"{name}: {error}{self.at(node)}") from None
+
+
+def _call(fn: Callable[..., Any], args: list[Any], named: dict[str, Any]) -> Any:
+    return fn(*args, **named)
+
+
+# Messages name the user's line, the nearest outside of this package: here, that of the text.
+_from_expression = FunctionType(
+    _call.__code__.replace(co_filename=INPUT, co_firstlineno=0), globals())

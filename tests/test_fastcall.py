@@ -1,0 +1,586 @@
+"""The call path in C gives what the one in Python gives, and is the one taken."""
+
+import copy
+import gc
+import itertools
+import pickle
+import sys
+import threading
+import time
+import tracemalloc
+import weakref
+
+import numpy as np
+import pytest
+
+import elemc
+from elemc import build, fastcall, runtime
+from elemc.function import Function
+
+from .helpers import DTYPES, layouts, sample
+
+pytestmark = pytest.mark.skipif(not hasattr(sys, "getrefcount"), reason="CPython only")
+
+
+def same(got, want):
+    """The same type, values to the bit, and place in memory."""
+    assert type(got) is type(want)
+    if isinstance(want, (tuple, list)):
+        assert len(got) == len(want)
+        for g, w in zip(got, want, strict=True):
+            same(g, w)
+        return
+    assert got.dtype == want.dtype and got.shape == want.shape
+    if isinstance(want, np.ndarray):
+        assert got.size == 0 or got.strides == want.strides
+        assert got.flags.writeable and got.flags.aligned
+    np.testing.assert_array_equal(got, want)
+
+
+def answer(call, *args, **named):
+    """What a call gives: its result, or its error."""
+    try:
+        return call(*args, **named)
+    except Exception as error:
+        return type(error), str(error)
+
+
+def check(f, *args, fast=True):
+    """Call through Python, then through C; `fast` is whether the C is to serve it."""
+    want = answer(f._call, *args)
+    before = f._hits
+    got = answer(f, *args)
+    assert f._hits - before == fast, want
+    if isinstance(want, tuple) and isinstance(want[0], type):
+        assert got == want
+    else:
+        same(got, want)
+    return want
+
+
+def check_out(f, args, outs, fast=True):
+    """The same with out=; the arrays are restored between the calls."""
+    arrays = [a for a in [*args, *outs] if isinstance(a, np.ndarray) and a.flags.writeable]
+    old = [a.copy() for a in arrays]
+
+    def restore():
+        for a, o in zip(arrays, old, strict=True):
+            a[...] = o
+
+    out = tuple(outs) if len(outs) > 1 else outs[0]
+    want = answer(f._call, *args, out=out)
+    kept = [a.copy() for a in arrays]
+    restore()
+    before = f._hits
+    got = answer(f, *args, out=out)
+    assert f._hits - before == fast, want
+    if isinstance(want, tuple) and isinstance(want[0], type):
+        assert got == want
+    elif len(outs) == 1:
+        assert got is outs[0] and want is outs[0]
+    else:
+        assert type(got) is tuple and all(g is o for g, o in zip(got, outs, strict=True))
+    for a, w in zip(arrays, kept, strict=True):
+        np.testing.assert_array_equal(a, w)
+    restore()
+
+
+def affine(ndim=1, other=None, dtype="float64"):
+    x = elemc.array("x", ndim, dtype=dtype)
+    y = elemc.array("y", ndim if other is None else other, dtype=dtype)
+    return elemc.function([x, y], x * y + 1)
+
+
+# --- inputs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3])
+def test_layouts(ndim):
+    f = affine(ndim, 2 if ndim > 1 else 1)
+    a = sample("float64", (4, 3, 5)[:ndim])
+    b = sample("float64", (1, *a.shape)[-f.graph.inputs[1].ndim:], 1)
+    for (_, x), (_, y) in itertools.product(layouts(a), layouts(b)):
+        check(f, x, y)
+
+
+@pytest.mark.parametrize("axes", list(itertools.permutations(range(3))))
+def test_transposed(axes):
+    f = affine(3)
+    a = np.ascontiguousarray(sample("float64", (4, 3, 5)).transpose(axes)).transpose(
+        np.argsort(axes))
+    check(f, a, a)
+    check(f, a, np.ascontiguousarray(a))
+    check(f, np.ascontiguousarray(a), a)
+    check(f, a[::-1, :, ::2], a[:, :, ::2])
+
+
+def test_sizes_of_one():
+    f = affine(3)
+    for x, y in itertools.product(itertools.product((1, 3), repeat=3), repeat=2):
+        check(f, sample("float64", x), sample("float64", y, 1))
+        check(f, np.asfortranarray(sample("float64", x)), sample("float64", y, 1))
+
+
+def test_one_kernel_serves_all_sizes_and_checks_them():
+    f = affine(2, 1)
+    f._call(np.ones((2, 3)), np.ones(3))
+    for n, m in itertools.product((2, 3, 17), repeat=2):
+        check(f, sample("float64", (n, m)), sample("float64", m))
+    before = f._hits
+    for shape in [(3, 4), (2, 2)]:
+        with pytest.raises(elemc.ShapeError, match="do not broadcast"):
+            f(np.ones(shape), np.ones(3))
+    assert f._hits == before
+
+
+def test_empty():
+    f = affine(2)
+    for x, y in itertools.product([(0, 3), (3, 0), (0, 0), (1, 0), (1, 3), (3, 1)], repeat=2):
+        want = answer(f._call, np.ones(x), np.ones(y))
+        check(f, np.ones(x), np.ones(y), fast=isinstance(want, np.ndarray))
+        check(f, np.ones(x, order="F"), np.ones(y)[::-1], fast=isinstance(want, np.ndarray))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes(dtype):
+    x, y = elemc.array("x", 1, dtype=None), elemc.array("y", 1, dtype=None)
+    f = elemc.function([x, y], x + y)
+    a = sample(dtype, 5)
+    for other in ("int8", "float64", dtype):
+        for b in (sample(other, 5), sample(other, 10)[::2]):
+            check(f, a, b)
+            check(f, a.astype(a.dtype.newbyteorder()), b)
+
+
+def test_two_names_of_one_dtype():
+    x = elemc.array("x", 1, dtype=None)
+    f = elemc.function([x], x + 1)
+    for code in "qlQLip":
+        check(f, np.arange(4).astype(code))
+
+
+def test_inputs_that_are_cast():
+    x = elemc.array("x", 1, dtype="float64")
+    f = elemc.function([x], x * 2)
+    for dtype in ("float64", "float32", "int32", "bool"):
+        check(f, sample(dtype, 5))
+    check(f, sample("complex128", 5), fast=False)
+
+
+def test_scalars():
+    for dtype in ("float64", "float32", None):
+        x, s = elemc.array("x", 1, dtype="float64"), elemc.array("s", 0, dtype=dtype)
+        f = elemc.function([x, s], x * s)
+        a = sample("float64", 5)
+        for value in (2.5, np.array(2.5, dtype or "float64"), float("nan"), float("inf"), 0.0, -0.0,
+                      0.1, 3, -(2**20), np.float32(0.5), np.full(3, 1.5, "float32")[1:2][0]):
+            check(f, a, value)
+        for value in (True, [2.0], 1j, "2", None, 10**400, np.ones(1), 2**63):
+            check(f, a, value, fast=False)
+    f = elemc.function([x, s := elemc.array("s", 0, dtype="float32")], x * s)
+    for value in (1e300, 1e-300, 2**24 + 1):
+        np.testing.assert_array_equal(answer(f, a, value), answer(f._call, a, value))
+    f = elemc.function([x, s := elemc.array("s", 0, dtype="float64")], x * s)
+    check(f, a, np.float64(0.5))
+    check(f, a, 2**53)
+    check(f, a, 2**53 + 1, fast=False)
+    f = elemc.function([n := elemc.array("n", 0, dtype="int64")], n + 1)
+    for value in (3, -3, 2**63 - 1, -(2**63)):
+        check(f, value)
+    for value in (2.0, 2**63, False):
+        check(f, value, fast=False)
+
+
+def test_rank_0():
+    for dtype in DTYPES:
+        x = elemc.array("x", 0, dtype=dtype)
+        f = elemc.function([x], [x + x, x])
+        check(f, np.array(1, dtype))
+        check(f, np.array(1, dtype).astype(np.dtype(dtype).newbyteorder()))
+        o = np.zeros((), np.result_type(x.dtype, x.dtype))
+        g = elemc.function([x], x + x)
+        check_out(g, [np.array(1, dtype)], [o])
+
+
+@pytest.mark.parametrize("index", [
+    slice(1, None), slice(None, -1), slice(None, None, 2), slice(None, None, -1), slice(-3, None),
+    slice(4, 1, -2), slice(2, 3), slice(-1, None, -3), slice(10**30, None), slice(None, -(10**30)),
+    slice(None, 10**30, 10**30), 0, 2, -1, -4], ids=str)
+def test_slices(index):
+    x = elemc.array("x", 2, dtype="float64")
+    f = elemc.function([x], x[index] * 2)
+    for n in range(7):
+        a = sample("float64", (n, 3))
+        fits = not isinstance(answer(f._call, a), tuple)
+        check(f, a, fast=fits)
+        check(f, a[::-1], fast=fits)
+        check(f, np.asfortranarray(a), fast=fits)
+
+
+def test_differences():
+    x, y = elemc.array("x", 1, dtype="float64"), elemc.array("y", 1, dtype="float64")
+    f = elemc.function([x, y], (x[1:] - x[:-1]) * y[1:])
+    for n, m in itertools.product(range(6), repeat=2):
+        a, b = sample("float64", n), sample("float64", m)
+        check(f, a, b, fast=not isinstance(answer(f._call, a, b), tuple))
+
+
+def test_squeeze_and_stretch():
+    x, y = elemc.array("x", 2, dtype="float64"), elemc.array("y", 2, dtype="float64")
+    f = elemc.function([x, y], elemc.expand_to(x, y) + x.sum(axis=0))
+    for x_shape, y_shape in itertools.product([(1, 3), (2, 3), (1, 1), (2, 1)], repeat=2):
+        a, b = sample("float64", x_shape), sample("float64", y_shape)
+        check(f, a, b, fast=not isinstance(answer(f._call, a, b), tuple))
+
+
+def test_captured_arrays():
+    x = elemc.array("x", 2, dtype="float64")
+    f = elemc.function([x], x * np.arange(3.0) + np.arange(2.0)[:, None])
+    check(f, sample("float64", (2, 3)))
+    check(f, sample("float64", (1, 3)))
+    check(f, sample("float64", (2, 4)), fast=False)
+    a = sample("float64", (2, 3))
+    check_out(f, [a], [a])
+
+
+def test_folds():
+    x = elemc.array("x", 2, dtype="float64")
+    norm = elemc.function([x], [x / x.sum(axis=0), x.sum(axis=1), x.sum(), x.max(axis=1)])
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    softmax = elemc.function([x], e / e.sum(axis=1, keepdims=True))
+    for shape in [(3, 5), (1, 5), (5, 1), (40, 700), (0, 4), (200, 3)]:
+        for _, a in layouts(sample("float64", shape)):
+            check(norm, a)
+            check(softmax, a)
+    for f in (norm, softmax):
+        want = check(f, np.ones((3, 0)), fast=False)
+        assert want[0] is elemc.ShapeError
+
+
+def test_ranks_beyond_the_key_are_served_by_python():
+    f = affine(9)
+    a = sample("float64", (2,) * 9)
+    check(f, a, a, fast=False)
+
+
+def test_many_kinds_of_calls():
+    f = affine(3)
+    arrays = [sample("float64", (2, 3, 4)).transpose(p) for p in itertools.permutations(range(3))]
+    arrays += [a[::-1] for a in arrays] + [a[:, :, ::2] for a in arrays] + [a[:1] for a in arrays]
+    pairs = [(a, a[:, ::-1]) for a in arrays] + [(a, a) for a in arrays]
+    pairs += [(a, a.astype("float32")) for a in arrays]
+    for _ in range(2):
+        for a, b in pairs:
+            check(f, a, b)
+    assert len(f.specializations) < len(pairs)
+
+
+# --- outputs -------------------------------------------------------------------------------------
+
+
+def test_out():
+    f = affine(2)
+    x, y = sample("float64", (3, 4)), sample("float64", (3, 4), 1)
+    for _, o in layouts(np.zeros((3, 4))):
+        check_out(f, [x, y], [o], fast=o.flags.writeable)
+    for dtype in ("float32", "float16", "complex128"):
+        check_out(f, [x, y], [np.zeros((3, 4), dtype)])
+    check_out(f, [x, y], [np.zeros((3, 4), "int64")], fast=False)
+
+
+def test_out_that_is_an_input():
+    f = affine(2)
+    x, y = sample("float64", (3, 4)), sample("float64", (3, 4), 1)
+    check_out(f, [x, y], [x])
+    check_out(f, [x, y], [y])
+    check_out(f, [x, x], [x])
+    check_out(f, [x[::-1], y], [x[::-1]])
+    check_out(f, [x[:, :1], y], [y])
+    check_out(f, [x[::-1], y], [x], fast=False)
+    check_out(f, [x[:1], y], [x], fast=False)
+    both = sample("float64", (6, 4))
+    check_out(f, [both[:3], y], [both[3:]])
+    check_out(f, [both[:3], y], [both[1:4]], fast=False)
+    check_out(f, [both[::2], y], [both[1::2]], fast=False)  # apart, which Python finds out
+    g = affine(1)
+    line = sample("float64", 12)
+    f32 = line.view("float32")[:12]
+    check_out(g, [line, line], [f32], fast=False)
+
+
+def test_folds_in_place():
+    x = elemc.array("x", 2, dtype="float64")
+    f = elemc.function([x], x / x.sum(axis=0))
+    a = sample("float64", (5, 6))
+    want = f(a)
+    for _ in range(3):
+        b = a.copy()
+        np.testing.assert_array_equal(f(b, out=b), want)
+    check_out(f, [a], [np.zeros((5, 6))])
+
+
+def test_wrong_outs():
+    f = affine(2)
+    x, y = sample("float64", (3, 4)), sample("float64", (3, 4), 1)
+    f(x, y, out=np.zeros((3, 4)))
+    frozen = np.zeros((3, 4))
+    frozen.flags.writeable = False
+    for o in (np.zeros((4, 3)), np.zeros((3, 1)), np.zeros(4), np.zeros((1, 3, 4)), frozen,
+              np.lib.stride_tricks.as_strided(np.zeros(4), (3, 4), (0, 8))):
+        check_out(f, [x, y], [o], fast=False)
+    for out in ([x], "x", (x, y), (), 3):
+        before = f._hits
+        assert answer(f, x, y, out=out) is x if out == [x] else isinstance(
+            answer(f, x, y, out=out), tuple)
+        assert f._hits == before
+    check_out(f, [sample("float64", (1, 4)), y], [np.zeros((3, 4))])
+    check_out(f, [sample("float64", (1, 4)), y[:1]], [np.zeros((3, 4))], fast=False)
+
+
+def test_several_outs():
+    x = elemc.array("x", 1, dtype="float64")
+    f = elemc.function([x], [x + 1, x * 2, x.sum()])
+    a, o, q, r = sample("float64", 6), np.zeros(6), np.zeros(6), np.zeros(())
+    check(f, a)
+    check_out(f, [a], [o, q, r])
+    check_out(f, [a], [o, o, r], fast=False)
+    check_out(f, [a], [o[::2], q, r], fast=False)
+    long = np.zeros(12)
+    check_out(f, [a], [long[:6], long[6:], r])
+    check_out(f, [a], [long[:6], long[5:11], r], fast=False)
+    before = f._hits
+    assert f(a, out=(o, None, r))[0] is o
+    assert f._hits == before
+    one = elemc.function([x], [x + 1])
+    check(one, a)
+    assert one(a, out=o)[0] is o and one(a, out=(o,))[0] is o and type(one(a, out=o)) is tuple
+
+
+def test_other_keywords():
+    f = affine(1)
+    x, o = sample("float64", 6), np.ones(6)
+    f(x, x)
+    f(x, x, out=o)
+    before = f._hits
+    same(f(x, y=x), f._call(x, x))
+    same(f(x=x, y=x), f._call(x, x))
+    f(x, x, out=o, req="add")
+    np.testing.assert_array_equal(o, 2 * (x * x + 1))
+    same(f(x, x, where=x > 0), np.where(x > 0, x * x + 1, 0))
+    assert f(x, x, req="null") is None
+    for args, named in [((), {}), ((x,), {}), ((x, x, x), {}), ((x, x), {"x": x}),
+                        ((x, x), {"nonsense": 1})]:
+        with pytest.raises(elemc.ArgumentError):
+            f(*args, **named)
+    assert f._hits == before
+    same(f(x, x, out=None), f(x, x))
+    same(f.__call__(x, x), f(x, x))
+    assert f._hits == before + 4
+    symbolic = elemc.array("z", 1, dtype="float64")
+    assert isinstance(f(symbolic, symbolic), elemc.Array)
+
+
+def test_structure():
+    @elemc.compile
+    def both(x):
+        return {"twice": x * 2, "sum": x.sum()}
+
+    for _ in range(3):
+        got = both(np.arange(4.0))
+        assert list(got) == ["twice", "sum"] and got["sum"] == 6.0 and type(got["sum"]) is np.float64
+        np.testing.assert_array_equal(got["twice"], np.arange(4.0) * 2)
+
+
+# --- errors of the data --------------------------------------------------------------------------
+
+
+def test_domain_errors():
+    x, y = elemc.array("x", 1, dtype="int64"), elemc.array("y", 1, dtype="int64")
+    f = elemc.function([x, y], x ** y)
+    base = np.array([2, 3])
+    check(f, base, np.array([1, 2]))
+    assert check(f, base, np.array([1, -2]))[0] is elemc.DomainError
+    power = np.array([1, -2])
+    f(base, power.copy() ** 2, out=np.zeros(2, "int64"))
+    for _ in range(2):  # here only one run of the kernel sees the negative power
+        power = np.array([1, -2])
+        with pytest.raises(elemc.DomainError, match="negative integer powers"):
+            f(base, power, out=power)
+
+
+# --- the object ----------------------------------------------------------------------------------
+
+
+def test_is_a_function():
+    f = affine(1)
+    assert isinstance(f, Function) and type(f) is not Function
+    assert repr(f).startswith("<elemc function f(x: float64[1]")
+    assert "x * y + 1" in f.__doc__ and f.__name__ == "f"
+    assert type(f).__doc__ == Function.__doc__
+    assert weakref.ref(f)() is f
+    a = sample("float64", 4)
+    for g in (pickle.loads(pickle.dumps(f)), copy.copy(f), copy.deepcopy(f)):
+        check(g, a, a)
+        assert type(g) is type(f)
+
+
+def test_subclasses():
+    class Loud(fastcall.fastest(Function)):
+        def __call__(self, *args):
+            return "!"
+
+    f = affine(1)
+    loud = Loud(f.graph, "f", f.modes, True, "loud")
+    assert loud(1, 2, 3) == "!"
+
+
+def test_not_ready():
+    base = fastcall.load().Callable
+    bare = base()
+    with pytest.raises(AttributeError, match="_call"):
+        bare(1)
+    with pytest.raises(TypeError, match="subclass of Callable"):
+        fastcall.load().prepare(Function, runtime.fail)
+
+
+def test_without_headers(monkeypatch):
+    def missing(*args):
+        raise build.MissingHeaders("no Python.h")
+
+    monkeypatch.setattr(fastcall, "_classes", {})
+    monkeypatch.setattr(fastcall, "load", missing)
+    f = affine(1)
+    assert type(f) is Function
+    np.testing.assert_array_equal(f(np.arange(3.0), np.arange(3.0)), [1, 2, 5])
+
+
+def test_broken_headers_are_reported_once(monkeypatch):
+    def broken(*args):
+        raise elemc.CompileError("numpy/arrayobject.h is damaged")
+
+    monkeypatch.setattr(fastcall, "_classes", {})
+    monkeypatch.setattr(fastcall, "load", broken)
+    with pytest.warns(elemc.FallbackWarning, match="is damaged"):
+        f = affine(1)
+    g = affine(1)  # a second warning would be an error of the test
+    assert type(f) is type(g) is Function
+
+
+# --- memory and threads --------------------------------------------------------------------------
+
+
+def _kinds_of_calls():
+    f, rows = affine(1), affine(2)
+    x = elemc.array("x", 1, dtype="float64")
+    several = elemc.function([x], [x + 1, x.sum()])
+    integers = elemc.function([i := elemc.array("i", 1, dtype="int64")], i ** i)
+    a, o, r = np.arange(8.0), np.zeros(8), np.zeros(())
+    both = np.zeros((2, 3))
+    return f, [
+        lambda: f(a, a), lambda: f(a, a, out=o), lambda: f(a, a, out=(o,)), lambda: f(a, a, out=a),
+        lambda: several(a), lambda: several(a, out=(o, r)), lambda: rows(both, both.T[:, :1].T),
+        lambda: rows(np.asfortranarray(both), both), lambda: f(a, a[:3]), lambda: f(a[::-1], a, out=a),
+        lambda: f(a), lambda: f(a, a, out=3), lambda: integers(np.array([-1])),
+    ], (a, o, r, both, np.dtype("float64"))
+
+
+def test_references():
+    f, calls, held = _kinds_of_calls()
+    for call in calls * 3:
+        answer(call)
+    gc.collect()
+    before = [sys.getrefcount(h) for h in held]
+    tracemalloc.start()
+    try:
+        for turn in range(3):
+            for _ in range(300):
+                for call in calls:
+                    answer(call)
+            gc.collect()
+            if turn == 0:
+                first = tracemalloc.get_traced_memory()[0]
+        grown = tracemalloc.get_traced_memory()[0] - first
+    finally:
+        tracemalloc.stop()
+    assert [sys.getrefcount(h) for h in held] == before
+    assert grown < 10_000
+
+
+def test_functions_are_freed():
+    captured = np.arange(3.0)
+    x = elemc.array("x", 1, dtype="float64")
+    f = elemc.function([x], [x * captured, x.sum()])
+    f(captured)
+    f(captured)
+    f.itself = f  # a cycle
+    gone = weakref.ref(f)
+    del f
+    gc.collect()
+    assert gone() is None
+
+
+def test_many_threads_and_entries_dropped_while_in_use():
+    f = affine(2)
+    big = sample("float64", (300, 200))
+    small = [sample("float64", (3, 4)).astype(t) for t in ("float32", "int8", "int16", "int32",
+                                                          "uint8", "uint16", "uint32", "float16")]
+    want = f._call(big, big)
+    failures = []
+    ended = time.monotonic() + 1.5
+
+    def large():
+        while time.monotonic() < ended:
+            if not np.array_equal(f(big, big), want):
+                failures.append("wrong")
+
+    def various():
+        while time.monotonic() < ended:
+            for a, b in itertools.product(small, repeat=2):
+                f(a, b)
+
+    f_calls = [threading.Thread(target=t) for t in (large, large, various)]
+    for thread in f_calls:
+        thread.start()
+    for thread in f_calls:
+        thread.join()
+    assert not failures and f._hits > 0
+
+
+def test_large_calls_let_other_threads_run():
+    x = elemc.array("x", 1, dtype="float64")
+    f = elemc.function([x], np.sin(np.exp(np.sin(x))) + np.tanh(x) ** 1.5)
+    a, o = sample("float64", 4_000_000), np.zeros(4_000_000)
+    f(a, out=o)
+    ticks = []
+    done = threading.Event()
+
+    def tick():
+        while not done.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    start = time.perf_counter()
+    f(a, out=o)
+    end = time.perf_counter()
+    done.set()
+    thread.join()
+    assert f._hits == 1
+    assert sum(start < t < end for t in ticks) >= 2
+
+
+@pytest.mark.serial
+def test_a_call_costs_less_than_two_microseconds():
+    f = affine(1)
+    a, o = np.arange(8.0), np.zeros(8)
+    f(a, a)
+    f(a, a, out=o)
+    for call in (lambda: f(a, a), lambda: f(a, a, out=o)):
+        best = 1.0
+        for _ in range(20):
+            start = time.perf_counter()
+            for _ in range(1000):
+                call()
+            best = min(best, (time.perf_counter() - start) / 1000)
+        assert best < 2e-6
