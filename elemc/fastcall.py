@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from . import runtime
+from .arguments import known
 from .build import MissingHeaders, build_extension
 from .compiler import Closed, Compiled
 from .emit import Pointer
@@ -132,7 +133,7 @@ def stream(closed: Closed, compiled: Compiled, sizes: Sequence[int]) -> list[int
         words += [len(over), *over, len(kept), *kept]
     first = len(compiled.spec.operands) - len(closed.graph.outputs)
     for place, node in enumerate(closed.graph.outputs, first):
-        words += _output(compiled, place, closed.extents.of[node], node.dtype)
+        words += _output(compiled, place, closed.extents.of[node], known(node))
     words += [len(bind.sizes)]
     for kind, what in bind.sizes:
         words += [1, len(what), *what] if kind == "product" else [0, what]

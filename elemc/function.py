@@ -382,7 +382,8 @@ class Function:
 
     def example(self, arrays: Sequence[Any]) -> tuple[Closed, Signature]:
         """The signature of a call on these arrays."""
-        given = [self._array(k, a) for k, a in enumerate(arguments_of(self.name, self.graph.inputs, tuple(arrays), {}))]
+        full = arguments_of(self.name, self.graph.inputs, tuple(arrays), {})
+        given = [self._array(k, a) for k, a in enumerate(full)]
         closed = self.close(tuple(i.dtype or dtype_of(a.dtype) for i, a in
                                   zip(self.graph.inputs, given, strict=True)))
         sizes = self._sizes(closed, given)

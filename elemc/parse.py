@@ -28,7 +28,8 @@ import numpy as np
 
 from . import constructors, linear
 from .accumulators import ACCUMULATORS
-from .array import METHODS, PYTHON_NUMBERS, Array, apply, array, as_node, clip
+from .array import METHODS, PYTHON_NUMBERS, Array, apply, as_node
+from .constructors import array
 from .dtypes import CTYPES, dtype_of
 from .errors import ArgumentError, ElemcError, ExpressionError
 from .ops import OPS
@@ -53,12 +54,12 @@ ALIASES = {
 FUNCTIONS: dict[str, Callable[..., Any]] = {name: public(name) for name in OPS}
 FUNCTIONS |= {name: fold_function(name) for name in ACCUMULATORS}
 FUNCTIONS |= {name: getattr(constructors, name) for name in (
-    "align arange astype expand_dims expand_to flip full_like length moveaxis ones_like where "
+    "align arange astype clip expand_dims expand_to flip full_like length moveaxis ones_like where "
     "zeros_like").split()}
 FUNCTIONS |= {name: getattr(linear, name) for name in (
     "dot einsum inner matmul outer tensordot vdot").split()}
 FUNCTIONS |= {name: getattr(Array, name) for name in ("transpose", "swapaxes", "squeeze")}
-FUNCTIONS |= {"clip": clip} | {alias: FUNCTIONS[name] for alias, name in ALIASES.items()}
+FUNCTIONS |= {alias: FUNCTIONS[name] for alias, name in ALIASES.items()}
 ATTRIBUTES = ("T", "real", "imag", "shape", "size", "ndim")
 METHOD_NAMES = (*METHODS, "astype", "clip", "conj", "conjugate", "dot", "round", "squeeze",
                 "swapaxes", "transpose")
@@ -157,12 +158,13 @@ class _Reader:
             raise ExpressionError(message + self.place(error.lineno or 1, (error.offset or 1) - 1)
                                   ) from None
         except (ValueError, RecursionError, MemoryError) as error:
-            raise ExpressionError(f"the expression cannot be read: {error or 'it is nested too deep'}"
-                                  ) from None
+            why = error or "it is nested too deep"
+            raise ExpressionError(f"the expression cannot be read: {why}") from None
 
     def output(self, node: ast.expr) -> Array:
-        return self.called(node, INPUT, lambda value: Array(as_node(value)),
-                           [self.operand(node)], {})
+        made: Array = self.called(node, INPUT, lambda value: Array(as_node(value)),
+                                  [self.operand(node)], {})
+        return made
 
     # -- errors --------------------------------------------------------------------------------
 
