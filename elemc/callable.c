@@ -80,7 +80,7 @@ typedef struct {
 
 static PyTypeObject CallableType;
 static PyObject *fail; /* runtime.fail: raises the error of a status */
-static PyObject *name_call, *name_out;
+static PyObject *name_call, *name_out, *name_where, *name_req;
 
 /* -- 1. looking at the operands ---------------------------------------------------------------- */
 
@@ -573,14 +573,23 @@ static PyObject *call_python(PyObject *self, PyObject *const *args, Py_ssize_t n
   return result;
 }
 
-/* Whether the keywords are at most out=, which is then *out. */
+static int is(PyObject *name, PyObject *known) {
+  return name == known || PyUnicode_Compare(name, known) == 0;
+}
+
+/* Whether the keywords say nothing but out=, which is then *out. */
 static int only_out(PyObject *names, PyObject *const *values, PyObject **out) {
+  Py_ssize_t count = names == NULL ? 0 : PyTuple_GET_SIZE(names);
   *out = NULL;
-  if (names == NULL || PyTuple_GET_SIZE(names) == 0) return 1;
-  PyObject *name = PyTuple_GET_ITEM(names, 0);
-  if (PyTuple_GET_SIZE(names) != 1 || (name != name_out && PyUnicode_Compare(name, name_out) != 0))
-    return 0;
-  *out = values[0] == Py_None ? NULL : values[0];
+  for (Py_ssize_t k = 0; k < count; k++) {
+    PyObject *name = PyTuple_GET_ITEM(names, k), *value = values[k];
+    if (is(name, name_out)) {
+      *out = value == Py_None ? NULL : value;
+    } else if (!(is(name, name_where) && value == Py_True) &&
+               !(is(name, name_req) && value == Py_None)) {
+      return 0;
+    }
+  }
   return 1;
 }
 
@@ -768,8 +777,11 @@ PyMODINIT_FUNC PyInit_elemc_callable(void) {
   import_array();
   name_call = PyUnicode_InternFromString("_call");
   name_out = PyUnicode_InternFromString("out");
+  name_where = PyUnicode_InternFromString("where");
+  name_req = PyUnicode_InternFromString("req");
   PyObject *module = PyModule_Create(&definition);
-  if (name_call == NULL || name_out == NULL || module == NULL ||
+  if (name_call == NULL || name_out == NULL || name_where == NULL || name_req == NULL ||
+      module == NULL ||
       PyModule_AddType(module, &CallableType) < 0 ||
       PyModule_AddIntConstant(module, "OPERANDS", OPERANDS) < 0 ||
       PyModule_AddIntConstant(module, "PLACES", PLACES) < 0) {

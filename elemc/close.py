@@ -77,6 +77,9 @@ def settle(graph: Graph, order: str) -> Graph:
                 for old, arg in zip(node.args, below, strict=True)))
         elif isinstance(moved, Align):
             moved = moved.arg
+        elif isinstance(node, ExpandTo):
+            own = node.arg.order if isinstance(node.arg, Align) else order
+            moved = make(ExpandTo, align(below[0], node.ndim, own), below[1])
         elif isinstance(moved, Accumulate) and moved.where is not None:
             where = align(moved.where, moved.arg.ndim, order)
             moved = make(Accumulate, moved.acc, moved.arg, moved.axes, moved.dtype, moved.initial,
@@ -116,6 +119,10 @@ class _Closing:
                 return self._accumulate(node)
             case Align():
                 return self.new[node.arg]
+            case ExpandTo():
+                order = node.arg.order if isinstance(node.arg, Align) else self.order
+                like = self.new[node.like]
+                return make(ExpandTo, align(self.new[node.arg], like.ndim, order), like)
         return node.rebuild(tuple(self.new[c] for c in node.children))
 
     def _apply(self, node: Apply) -> Node:

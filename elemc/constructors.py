@@ -11,7 +11,7 @@ import numpy as np
 
 from .array import Array, apply, as_node
 from .dtypes import dtype_of
-from .errors import ArgumentError, AxisError, DtypeError, UnsupportedError
+from .errors import ArgumentError, AxisError, DtypeError, ShapeError, UnsupportedError
 from .graph import Align, ExpandTo, Input, Iota, Node, Size, make, note_source
 from .indexing import axes_of, axis_of
 
@@ -104,7 +104,10 @@ def length(x: Array) -> Array:
 
 def expand_to(x: Any, like: Array) -> Array:
     """`x` stretched to the shape of `like`."""
-    return Array(_noted(make(ExpandTo, as_node(x), like.node)))
+    node = as_node(x)
+    if node.ndim > like.ndim:
+        raise ShapeError(f"expand_to: rank {node.ndim} does not stretch to rank {like.ndim}")
+    return Array(_noted(make(ExpandTo, node, like.node)))
 
 
 def full_like(x: Array, value: Any, dtype: Any = None) -> Array:

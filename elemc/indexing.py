@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ def integer_of(value: Any, what: str) -> int:
 def axis_of(axis: Any, ndim: int) -> int:
     """`axis` as a place from 0 to `ndim - 1`."""
     try:
-        place = int(axis)
+        place = operator.index(axis)
     except TypeError:
         raise AxisError(f"an axis is an integer, not {type(axis).__name__}") from None
     if not -ndim <= place < ndim:

@@ -54,7 +54,8 @@ def einsum(subscripts: str, *operands: Any) -> Any:
     for term, x in zip(terms, arrays, strict=True):
         order = [term.index(c) for c in every if c in term]
         spread = x.transpose(order) if order != list(range(x.ndim)) else x
-        spread = spread[tuple(slice(None) if c in term else None for c in every)]
+        if len(term) < len(every):
+            spread = spread[tuple(slice(None) if c in term else None for c in every)]
         product = spread if product is None else product * spread
     axes = tuple(range(len(right), len(every)))
     return _sum(product, axes) if axes else product

@@ -17,71 +17,36 @@ from __future__ import annotations
 
 import ast
 import difflib
-import inspect
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
-from types import FunctionType
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
 
-from . import constructors, linear
-from .accumulators import ACCUMULATORS
-from .array import METHODS, PYTHON_NUMBERS, Array, apply, as_node
+from .array import PYTHON_NUMBERS, Array, apply, as_node
 from .constructors import array
 from .dtypes import CTYPES, dtype_of
-from .errors import ArgumentError, ElemcError, ExpressionError
-from .ops import OPS
-from .protocol import INSTEAD, fold_function, public, unsupported
+from .errors import ArgumentError
+from .parse_names import (
+    ATTRIBUTES,
+    BINARY,
+    COMPARISONS,
+    CONSTANTS,
+    FORBIDDEN,
+    FUNCTIONS,
+    METHOD_NAMES,
+    MODULES,
+    UNARY,
+)
+from .parse_text import PLACE, Text
+from .protocol import INSTEAD, unsupported
 
-LONGEST = 10_000  # characters
 DEEPEST = 100  # values within values
-SHOWN = 76  # characters of the text in an error
 
 DEFAULT = "float64[1]"
-SPEC = re.compile(r"(?P<dtype>\w+)\[(?P<rank>\d{1,2})\]")
-MODULES = ("np", "numpy", "ec", "elemc")
-CONSTANTS: dict[str, Any] = {
-    "pi": np.pi, "e": np.e, "inf": np.inf, "nan": np.nan, "newaxis": None}
 PLAIN = (*PYTHON_NUMBERS, bool)
-
-ALIASES = {
-    "abs": "absolute", "acos": "arccos", "acosh": "arccosh", "amax": "max", "amin": "min",
-    "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan", "atan2": "arctan2", "atanh": "arctanh",
-    "bitwise_not": "invert", "conj": "conjugate", "degrees": "rad2deg", "len": "length",
-    "mod": "remainder", "pow": "power", "radians": "deg2rad", "true_divide": "divide"}
-FUNCTIONS: dict[str, Callable[..., Any]] = {name: public(name) for name in OPS}
-FUNCTIONS |= {name: fold_function(name) for name in ACCUMULATORS}
-FUNCTIONS |= {name: getattr(constructors, name) for name in (
-    "align arange astype clip expand_dims expand_to flip full_like length moveaxis ones_like where "
-    "zeros_like").split()}
-FUNCTIONS |= {name: getattr(linear, name) for name in (
-    "dot einsum inner matmul outer tensordot vdot").split()}
-FUNCTIONS |= {name: getattr(Array, name) for name in ("transpose", "swapaxes", "squeeze")}
-FUNCTIONS |= {alias: FUNCTIONS[name] for alias, name in ALIASES.items()}
-ATTRIBUTES = ("T", "real", "imag", "shape", "size", "ndim")
-METHOD_NAMES = (*METHODS, "astype", "clip", "conj", "conjugate", "dot", "round", "squeeze",
-                "swapaxes", "transpose")
-
-BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Pow: operator.pow,
-    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-    ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
-    ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.MatMult: operator.matmul}
-UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
-    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
-COMPARISONS: dict[type[ast.cmpop], str] = {
-    ast.Eq: "equal", ast.NotEq: "not_equal", ast.Lt: "less", ast.LtE: "less_equal",
-    ast.Gt: "greater", ast.GtE: "greater_equal"}
-FORBIDDEN: dict[type[ast.expr], str] = {
-    ast.IfExp: "there is no if: where(condition, a, b)",
-    ast.BoolOp: "and and or take no arrays: & and |, with parentheses around comparisons",
-    ast.Lambda: "there are no functions of one's own", ast.NamedExpr: "there is no assignment",
-    ast.JoinedStr: "there are no formatted strings", ast.Starred: "there is no unpacking",
-    ast.Dict: "there are no dictionaries", ast.Set: "there are no sets",
-    ast.Slice: "a slice stands in brackets after a value"}
-INPUT = "the expression"  # what messages call the place of its operations
+SPEC = re.compile(r"(?P<dtype>\w+)\[(?P<rank>\d{1,2})\]")
 
 
 def parse(text: str, args: Mapping[str, str] | None = None) -> tuple[list[Array], Any]:
@@ -127,11 +92,12 @@ def parse_spec(spec: str) -> tuple[np.dtype, int]:
     return dtype_of(match["dtype"]), rank
 
 
-class _Reader:
+class _Reader(Text):
     """Walks Python's syntax tree of one text and builds symbolic arrays."""
 
     def __init__(self, text: str, specs: Mapping[str, tuple[np.dtype, int]]) -> None:
-        self.text, self.specs = text.strip(), specs
+        super().__init__(text)
+        self.specs = specs
         self.inputs: dict[str, Array] = {}
         self.depth = 0
 
@@ -144,52 +110,22 @@ class _Reader:
             self.fail(tree, "there is nothing to compute")
         return [self.output(item) for item in tree.elts]
 
-    def tree(self) -> ast.expr:
-        """Python's syntax tree of the text."""
-        if not self.text:
-            raise ExpressionError("the expression is empty")
-        if len(self.text) > LONGEST:
-            raise ExpressionError(f"the expression has {len(self.text)} characters; at most "
-                                  f"{LONGEST} are read")
-        try:
-            return ast.parse(self.text, mode="eval").body
-        except SyntaxError as error:
-            message = f"{error.msg}"
-            raise ExpressionError(message + self.place(error.lineno or 1, (error.offset or 1) - 1)
-                                  ) from None
-        except (ValueError, RecursionError, MemoryError) as error:
-            why = error or "it is nested too deep"
-            raise ExpressionError(f"the expression cannot be read: {why}") from None
-
     def output(self, node: ast.expr) -> Array:
-        made: Array = self.called(node, INPUT, lambda value: Array(as_node(value)),
+        made: Array = self.called(node, PLACE, lambda value: Array(as_node(value)),
                                   [self.operand(node)], {})
         return made
 
     # -- errors --------------------------------------------------------------------------------
-
-    def place(self, line: int, column: int) -> str:
-        """The line of the text, with a caret under the column."""
-        lines = self.text.splitlines() or [""]
-        text = lines[min(line, len(lines)) - 1]
-        column = min(max(column, 0), len(text))
-        start = max(0, column - SHOWN // 2) if len(text) > SHOWN else 0
-        return f"\n    {text[start:start + SHOWN]}\n    {' ' * (column - start)}^"
-
-    def at(self, node: ast.expr) -> str:
-        line = self.text.splitlines()[node.lineno - 1]
-        return self.place(node.lineno, len(line.encode()[:node.col_offset].decode()))
-
-    def fail(self, node: ast.expr, message: str) -> NoReturn:
-        raise ExpressionError(message + self.at(node))
 
     def unknown(self, node: ast.expr, what: str, name: str, known: Iterable[str]) -> NoReturn:
         """Raise the error of a name that does not exist; it has the nearest one that does."""
         if name in INSTEAD:
             self.called(node, name, unsupported, [name], {})
         near = difflib.get_close_matches(name, known, 1)
-        self.fail(node, f"there is no {what} {name!r}" + (
-            f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(known))}"))
+        others = ", ".join(known) if what != "function" else (
+            "NumPy's elementwise functions, and where, clip, sum, mean, einsum and the like")
+        self.fail(node, f"there is no {what} {name!r}; " + (
+            f"did you mean {near[0]!r}?" if near else f"there are {others}"))
 
     # -- values --------------------------------------------------------------------------------
 
@@ -389,26 +325,3 @@ class _Reader:
         if isinstance(node, ast.Tuple):
             return tuple([self.key(item) for item in node.elts])
         return self.value(node)
-
-    def called(self, node: ast.expr, name: str, fn: Callable[..., Any], args: list[Any],
-               named: dict[str, Any]) -> Any:
-        """`fn(*args, **named)`, whose errors point at `node`."""
-        try:
-            if named or not fn.__module__ == "_operator":
-                inspect.signature(fn).bind(*args, **named)
-            return _from_expression(fn, args, named)
-        except ElemcError as error:
-            text = str(error.args[0]).removesuffix(f" (in the expression at {INPUT}:1)")
-            error.args = (text + self.at(node),)
-            raise error from None
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise ExpressionError(f"{name}: {error}{self.at(node)}") from None
-
-
-def _call(fn: Callable[..., Any], args: list[Any], named: dict[str, Any]) -> Any:
-    return fn(*args, **named)
-
-
-# Messages name the user's line, the nearest outside of this package: here, that of the text.
-_from_expression = FunctionType(
-    _call.__code__.replace(co_filename=INPUT, co_firstlineno=0), globals())

@@ -375,7 +375,9 @@ def test_other_keywords():
     assert f._hits == before
     same(f(x, x, out=None), f(x, x))
     same(f.__call__(x, x), f(x, x))
-    assert f._hits == before + 4
+    same(f(x, x, where=True, req=None, out=None), f(x, x))
+    assert f(x, x, req=None, out=o, where=True) is o
+    assert f._hits == before + 7
     symbolic = elemc.array("z", 1, dtype="float64")
     assert isinstance(f(symbolic, symbolic), elemc.Array)
 
