@@ -281,7 +281,7 @@ class _Emitter(Expressions):
                 "name": fold.name, "kind": fold.kind, "type": self.type(fold.dtype), "tree":
                 fold.tree, "helper": helper, "neutral": self.text(fold.neutral), "part": fold.part,
                 "merge_lanes": self.merge(
-                    fold, f"{fold.name}_lane[l]", f"{fold.name}_lane[l + half]"),
+                    fold, f"{fold.name}_lane[l]", f"{fold.name}_lane[l + h]"),
                 "merge_block": self.merge(fold, fold.name, f"{fold.name}_lane[0]"),
                 "merge_top": self.merge(fold, f"{fold.name}_tree[{item.folds[0].name}_top - 1]",
                                         fold.name),
