@@ -1,0 +1,71 @@
+/*
+ * elemc kernel extremes
+ *
+ * z0 = min(x, axis=1)
+ *   z0: broadcast, order f
+ * z1 = max(x, axis=1)
+ *   z1: broadcast, order f
+ *
+ * in x[i0, i1]: float64, contiguous
+ * out z0[i0]: float64, contiguous
+ * out z1[i0]: float64, contiguous
+ */
+typedef __INT64_TYPE__ int64_t;
+#define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
+enum { LANES = 32 };
+
+/* the smaller; NaN if either is */
+static inline double minimum_f64(double a, double b)
+{
+  return a <= b || a != a ? a : b;
+}
+
+/* the greater; NaN if either is */
+static inline double maximum_f64(double a, double b)
+{
+  return a >= b || a != a ? a : b;
+}
+
+int kernel_extremes(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
+       const int64_t *n, const int64_t *tune, char *const *w)
+{
+  /* extents */
+  const int64_t n0 = n[0], n1 = n[1];
+  /* operands: pointers, and strides in bytes */
+  const char *const x_p = p[0];
+  const int64_t x_s0 = s[0], x_s1 = 8;
+  char *const z0_p = p[1];
+  const int64_t z0_s0 = 8;
+  char *const z1_p = p[2];
+  const int64_t z1_s0 = 8;
+
+  for (int64_t i0 = begin; i0 < end; i0++) {
+    /* min0: min, max0: max along i1, in lanes */
+    double min0, min0_lane[LANES];
+    double max0, max0_lane[LANES];
+    for (int l = 0; l < LANES; l++)
+      min0_lane[l] = __builtin_inf(), max0_lane[l] = -__builtin_inf();
+    int64_t min0_i = 0;
+    for (; min0_i + LANES <= n1; min0_i += LANES)
+      for (int l = 0; l < LANES; l++) {
+        const int64_t i1 = min0_i + l;
+        const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+        min0_lane[l] = minimum_f64(min0_lane[l], x_v);
+        max0_lane[l] = maximum_f64(max0_lane[l], x_v);
+      }
+    for (int l = 0; l < n1 - min0_i; l++) {
+      const int64_t i1 = min0_i + l;
+      const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+      min0_lane[l] = minimum_f64(min0_lane[l], x_v);
+      max0_lane[l] = maximum_f64(max0_lane[l], x_v);
+    }
+    for (int h = LANES / 2; h > 0; h /= 2)
+      for (int l = 0; l < h; l++)
+        min0_lane[l] = minimum_f64(min0_lane[l], min0_lane[l + h]), max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
+    min0 = min0_lane[0];
+    max0 = max0_lane[0];
+    AT(double, z0_p, i0 * z0_s0) = min0;
+    AT(double, z1_p, i0 * z1_s0) = max0;
+  }
+  return 0;
+}

@@ -1,0 +1,55 @@
+/*
+ * elemc kernel floor_divide
+ *
+ * z0 = x // 7
+ *   z0: broadcast, order f
+ * z1 = x % -3
+ *   z1: broadcast, order f
+ *
+ * in x[i0]: int32, contiguous
+ * out z0[i0]: int32, contiguous
+ * out z1[i0]: int32, contiguous
+ */
+typedef __INT32_TYPE__ int32_t;
+typedef __INT64_TYPE__ int64_t;
+#define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
+#define INDEPENDENT _Pragma("GCC ivdep")
+
+/* the quotient rounded down; 0 if b is 0 */
+static inline int32_t floor_divide_i32(int32_t a, int32_t b)
+{
+  if (b == 0 || b == -1)
+    return b == 0 ? 0 : -a;
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+/* the remainder with the sign of b; 0 if b is 0 */
+static inline int32_t remainder_i32(int32_t a, int32_t b)
+{
+  if (b == 0 || b == -1)
+    return 0;
+  const int32_t rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+int kernel_floor_divide(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
+       const int64_t *n, const int64_t *tune, char *const *w)
+{
+  /* extents */
+  const int64_t n0 = n[0];
+  /* operands: pointers, and strides in bytes */
+  const char *const x_p = p[0];
+  const int64_t x_s0 = 4;
+  char *const z0_p = p[1];
+  const int64_t z0_s0 = 4;
+  char *const z1_p = p[2];
+  const int64_t z1_s0 = 4;
+
+  INDEPENDENT
+  for (int64_t i0 = begin; i0 < end; i0++) {
+    const int32_t x_v = AT(const int32_t, x_p, i0 * x_s0);
+    AT(int32_t, z0_p, i0 * z0_s0) = floor_divide_i32(x_v, 7);
+    AT(int32_t, z1_p, i0 * z1_s0) = remainder_i32(x_v, -3);
+  }
+  return 0;
+}

@@ -1,0 +1,65 @@
+/*
+ * elemc kernel luminance
+ *
+ * z = sum(image.astype(float32) * gain[None, None, :], axis=2)
+ *   z: broadcast, order f
+ *
+ * in image[i0, i1]: uint8, contiguous
+ * in gain[i1]: float32, contiguous
+ * out z[i0]: float32, contiguous
+ */
+typedef __UINT8_TYPE__ uint8_t;
+typedef __INT64_TYPE__ int64_t;
+#define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
+enum { LANES = 64, BLOCK = 4096, TREE = 40 };
+
+int kernel_luminance(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
+       const int64_t *n, const int64_t *tune, char *const *w)
+{
+  /* extents */
+  const int64_t n0 = n[0], n1 = n[1];
+  /* operands: pointers, and strides in bytes */
+  const char *const image_p = p[0];
+  const int64_t image_s0 = s[0], image_s1 = 1;
+  const char *const gain_p = p[1];
+  const int64_t gain_s1 = 4;
+  char *const z_p = p[2];
+  const int64_t z_s0 = 4;
+
+  for (int64_t i0 = begin; i0 < end; i0++) {
+    /* sum0: sum along i1, in lanes */
+    float sum0, sum0_lane[LANES], sum0_tree[TREE];
+    int64_t sum0_count = 0, sum0_top = 0;
+    for (int64_t b1 = 0; b1 < n1; b1 += BLOCK, sum0_count++) {
+      const int64_t e1 = b1 + BLOCK < n1 ? b1 + BLOCK : n1;
+      for (int l = 0; l < LANES; l++)
+        sum0_lane[l] = 0.0f;
+      int64_t sum0_i = b1;
+      for (; sum0_i + LANES <= e1; sum0_i += LANES)
+        for (int l = 0; l < LANES; l++) {
+          const int64_t i1 = sum0_i + l;
+          const uint8_t image_v = AT(const uint8_t, image_p, i0 * image_s0 + i1 * image_s1);
+          const float gain_v = AT(const float, gain_p, i1 * gain_s1);
+          sum0_lane[l] = sum0_lane[l] + (float)image_v * gain_v;
+        }
+      for (int l = 0; l < e1 - sum0_i; l++) {
+        const int64_t i1 = sum0_i + l;
+        const uint8_t image_v = AT(const uint8_t, image_p, i0 * image_s0 + i1 * image_s1);
+        const float gain_v = AT(const float, gain_p, i1 * gain_s1);
+        sum0_lane[l] = sum0_lane[l] + (float)image_v * gain_v;
+      }
+      for (int h = LANES / 2; h > 0; h /= 2)
+        for (int l = 0; l < h; l++)
+          sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
+      sum0 = sum0_lane[0];
+      for (int64_t c = sum0_count; c & 1; c >>= 1, sum0_top--)
+        sum0 = sum0_tree[sum0_top - 1] + sum0;
+      sum0_tree[sum0_top++] = sum0;
+    }
+    sum0 = sum0_top ? sum0_tree[sum0_top - 1] : 0.0f;
+    while (--sum0_top > 0)
+      sum0 = sum0_tree[sum0_top - 1] + sum0;
+    AT(float, z_p, i0 * z_s0) = sum0;
+  }
+  return 0;
+}

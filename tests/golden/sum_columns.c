@@ -1,0 +1,88 @@
+/*
+ * elemc kernel sum_columns
+ *
+ * z = sum(x, axis=0)
+ *   z: broadcast, order f
+ *
+ * in x[i0, i1]: float64, contiguous
+ * out z[i0]: float64, contiguous
+ */
+typedef __INT64_TYPE__ int64_t;
+#define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
+#define INDEPENDENT _Pragma("GCC ivdep")
+enum { STRIP = 64, ROWS = 64, TREE = 40 };
+
+/* A pairwise tree of partial states, kept as a binary counter: rounding grows like log n. */
+static void push_sum_f64(double *tree, int64_t count, const double *part, int64_t width)
+{
+  for (int64_t k = 0; k < width; k++) {
+    double b = part[k], *top = tree + __builtin_popcountll(count) * width + k;
+    for (int64_t c = count; c & 1; c >>= 1) {
+      const double a = *(top -= width);
+      b = a + b;
+    }
+    *top = b;
+  }
+}
+
+/* The tree's total: what is left on the counter, smallest part first. */
+static void pull_sum_f64(const double *tree, int64_t count, double *total, int64_t width)
+{
+  const int64_t top = __builtin_popcountll(count) - 1;
+  for (int64_t k = 0; k < width; k++) {
+    double b = count ? tree[top * width + k] : 0.0;
+    for (int64_t d = top; d-- > 0;) {
+      const double a = tree[d * width + k];
+      b = a + b;
+    }
+    total[k] = b;
+  }
+}
+
+int kernel_sum_columns(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
+       const int64_t *n, const int64_t *tune, char *const *w)
+{
+  /* extents */
+  const int64_t n0 = n[0], n1 = n[1];
+  /* operands: pointers, and strides in bytes */
+  const char *const x_p = p[0];
+  const int64_t x_s0 = 8, x_s1 = s[0];
+  char *const z_p = p[1];
+  const int64_t z_s0 = 8;
+
+  for (int64_t b0 = begin; b0 < end; b0 += STRIP) {
+    const int w0 = end - b0 < STRIP ? (int)(end - b0) : STRIP;
+    /* sum0: sum along i1 */
+    double sum0[STRIP], sum0_tree[TREE * STRIP];
+    int64_t sum0_count = 0;
+    for (int64_t b1 = 0; b1 < n1; b1 += ROWS, sum0_count++) {
+      const int64_t e1 = b1 + ROWS < n1 ? b1 + ROWS : n1;
+      for (int l = 0; l < w0; l++)
+        sum0[l] = 0.0;
+      for (int64_t i1 = b1; i1 < e1 && w0 == STRIP; i1++) {
+        INDEPENDENT
+        for (int l = 0; l < STRIP; l++) {
+          const int64_t i0 = b0 + l;
+          const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+          sum0[l] = sum0[l] + x_v;
+        }
+      }
+      for (int64_t i1 = b1; i1 < e1 && w0 < STRIP; i1++) {
+        INDEPENDENT
+        for (int l = 0; l < w0; l++) {
+          const int64_t i0 = b0 + l;
+          const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+          sum0[l] = sum0[l] + x_v;
+        }
+      }
+      push_sum_f64(sum0_tree, sum0_count, sum0, w0);
+    }
+    pull_sum_f64(sum0_tree, sum0_count, sum0, w0);
+    INDEPENDENT
+    for (int l = 0; l < w0; l++) {
+      const int64_t i0 = b0 + l;
+      AT(double, z_p, i0 * z_s0) = sum0[l];
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,99 @@
+"""The C of a number of kernels, kept: equal on every run, compiled, and right.
+
+`pytest --update-golden` rewrites the files after a change that is meant.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import elemc as ec
+
+from .helpers import sample
+
+GOLDEN = Path(__file__).parent / "golden"
+
+x, y, w = ec.matrix("x"), ec.vector("y"), ec.vector("w")
+x3 = ec.tensor3("x")
+h = ec.array("x", 1, "float16")
+z = ec.array("x", 1, "complex128")
+i = ec.array("x", 1, "int32")
+image = ec.array("image", 3, "uint8")
+gain = ec.array("gain", 1, "float32")
+horner = ec.Accumulator("horner", 0.0, lambda a, v: 2 * a + v)
+last = ec.Accumulator("first", None, lambda a, v: a)
+
+
+def softmax(a, axis):
+    e = np.exp(a - a.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+def layer_norm(a):
+    mean = a.mean(axis=-1, keepdims=True)
+    return (a - mean) / np.sqrt(a.var(axis=-1, keepdims=True) + 1e-5)
+
+
+PRODUCT = ("accumulate", "sum")
+# name: inputs, outputs, keywords of ec.function, NumPy, most lines
+KERNELS = {
+    "axpy": ([y, w], 2 * y + w, {}, lambda y, w: 2 * y + w, 40),
+    "loop_2008_c": ([x, y], x * y, {"mode": PRODUCT, "order": "c"}, lambda x, y: x.sum(1) * y, 80),
+    "loop_2008_f": ([x, y], x * y, {"mode": PRODUCT}, lambda x, y: x.sum(0) * y, 100),
+    "broadcast_f": ([x, y], x * y + 1, {}, lambda x, y: x * y + 1, 40),
+    "broadcast_c": ([x, y], x * y + 1, {"order": "c"}, lambda x, y: x * y[:, None] + 1, 40),
+    "transposed": ([x], x + x.T, {}, lambda x: x + x.T, 40),
+    "sum_all": ([x], x.sum(), {}, np.sum, 80),
+    "sum_rows": ([x], x.sum(axis=1), {}, lambda x: x.sum(1), 80),
+    "sum_columns": ([x], x.sum(axis=0), {}, lambda x: x.sum(0), 100),
+    "softmax_rows": ([x], softmax(x, -1), {}, lambda x: softmax(x, -1), 100),
+    "softmax_columns": ([x], softmax(x, 0), {}, lambda x: softmax(x, 0), 120),
+    "logsumexp": ([x], ec.logsumexp(x, axis=-1), {}, lambda x: np.logaddexp.reduce(x, -1), 100),
+    "layer_norm": ([x], layer_norm(x), {}, layer_norm, 120),
+    "normalise_all": ([y], y / y.sum(), {}, lambda y: y / y.sum(), 80),
+    "variance": ([x], x.var(axis=1, ddof=1), {}, lambda x: x.var(axis=1, ddof=1), 120),
+    "argmax": ([x], x.argmax(axis=1), {}, lambda x: x.argmax(1), 60),
+    "extremes": ([x], [x.min(axis=1), x.max(axis=1)], {}, lambda x: (x.min(1), x.max(1)), 80),
+    "user_fold": ([x], ec.accumulate(horner, x, axis=1), {},
+                  lambda x: np.array([np.polyval(r, 2) for r in x]), 40),
+    "first_element": ([x], ec.accumulate(last, x, axis=1), {}, lambda x: x[:, 0], 40),
+    "two_modes": ([x, y], [x + y, x * y], {"mode": ["broadcast", PRODUCT]},
+                  lambda x, y: (x + y, x.sum(0) * y), 120),
+    "half": ([h], h * h + 1, {}, lambda h: h * h + np.float16(1), 100),
+    "complex_product": ([z], z * z, {}, lambda z: z * z, 50),
+    "floor_divide": ([i], [i // 7, i % -3], {}, lambda i: (i // 7, i % -3), 60),
+    "luminance": ([image, gain], ec.sum(image * gain, axis=-1), {},
+                  lambda i, g: (i * g).sum(-1, dtype=np.float32), 80),
+    "differences": ([y], y[1:] - y[:-1], {}, np.diff, 40),
+    "broadcast_3": ([x3, y], x3 * y, {}, lambda x, y: x * y, 40),
+    "sinc_where": ([y], np.where(y > 0, np.sin(y), 0.0), {},
+                   lambda y: np.where(y > 0, np.sin(y), 0.0), 40),
+}
+
+
+def function(name):
+    inputs, outputs, options, _, _ = KERNELS[name]
+    return ec.function(inputs, outputs, name=name, **options)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_text(name, request):
+    text = function(name).dump()
+    path = GOLDEN / f"{name}.c"
+    if request.config.getoption("--update-golden"):
+        GOLDEN.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == function(name).dump()
+    assert text == path.read_text(encoding="utf-8"), "pytest --update-golden, if it is meant"
+    assert len(text.splitlines()) <= KERNELS[name][4]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_answer(name):
+    inputs, _, _, reference, _ = KERNELS[name]
+    arrays = [sample(a.dtype, (6,) * a.ndim, k + 1, (-4, 4)) for k, a in enumerate(inputs)]
+    got = function(name)(*arrays)
+    want = reference(*arrays)
+    for g, expected in zip(*((v if isinstance(v, tuple) else (v,)) for v in (got, want)), strict=True):
+        np.testing.assert_allclose(g, expected, rtol=1e-6 if g.dtype == np.float32 else 1e-12)
