@@ -11,31 +11,30 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from .accumulators import Accumulator, accumulator
+from .accumulators import accumulator
+from .accumulators_results import check_options, result_dtype
 from .dtypes import dtype_of
 from .errors import ArgumentError, AxisError, DtypeError, ElemcError, TraceError, UnsupportedError
 from .formula import formula
 from .graph import (
     Accumulate,
-    Align,
     Apply,
     Axis,
     Captured,
     Cast,
-    Const,
     FrozenArray,
+    Graph,
     Index,
     Input,
     Node,
-    Only,
-    Pick,
     Size,
     const,
     make,
     note_source,
     source_of,
 )
-from .indexing import axes_of, axis_of, bounds_of, integer_of
+from .graph_promotion import comparable, promotion_type
+from .indexing import axes_of, axis_of, forms_of, permutation_of, without
 from .ops import OPS
 from .ops_base import ScalarOp
 
@@ -59,8 +58,26 @@ class Array:
     __slots__ = ("node",)
     __array_priority__ = 1000.0
 
+    node: Node
+
     def __init__(self, node: Node) -> None:
-        self.node = node
+        object.__setattr__(self, "node", node)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"{name} cannot be set: symbolic arrays are never changed")
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise UnsupportedError("symbolic arrays are never changed: elemc.where(mask, value, x) "
+                               "gives a new one")
+
+    def __copy__(self) -> Array:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self
+
+    def __reduce__(self) -> Any:
+        return _unpickled, (Graph((), (self.node,)),)
 
     @property
     def ndim(self) -> int:
@@ -94,6 +111,11 @@ class Array:
     def T(self) -> Array:  # noqa: N802
         """The array with its axes in reverse."""
         return self.transpose()
+
+    @property
+    def mT(self) -> Array:  # noqa: N802
+        """The array with its last two axes exchanged."""
+        return self.swapaxes(-1, -2)
 
     real = property(lambda self: apply("real", self), doc="The real part.")
     imag = property(lambda self: apply("imag", self), doc="The imaginary part.")
@@ -178,45 +200,34 @@ class Array:
         low = self if min is None else apply("maximum", self, min)
         return low if max is None else apply("minimum", low, max)
 
-    def astype(self, dtype: Any) -> Array:
-        """The array converted to `dtype`."""
+    __round__ = round
+
+    def astype(self, dtype: Any, *, copy: bool = True) -> Array:
+        """The array converted to `dtype`; `copy` is NumPy's and makes no difference here."""
         return Array(_noted(make(Cast, self.node, dtype_of(dtype))))
+
+    def __pow__(self, other: Any) -> Array:
+        if type(other) is int and other == 2 and (self.dtype is None or self.dtype.kind in "bc"):
+            return apply("square", self)  # as NumPy: of bools it is int8; cheaper than power
+        if type(other) is int and other == -1 and self.dtype is not None and (
+                self.dtype.kind == "c"):
+            return apply("reciprocal", self)
+        return apply("power", self, other)
 
     # -- shape --------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Array:
-        keys = list(key) if isinstance(key, tuple) else [key]
+        keys = key if isinstance(key, tuple) else (key,)
         reading = sum(k is not None and k is not Ellipsis for k in keys)
-        if sum(k is Ellipsis for k in keys) > 1:
-            raise AxisError("an index has at most one ...")
         if reading > self.ndim:
             raise AxisError(f"{formula(self.node)} of rank {self.ndim} has too many indices: "
                             f"{reading}")
-        rest: list[Any] = [slice(None)] * (self.ndim - reading)
-        at = next((i for i, k in enumerate(keys) if k is Ellipsis), len(keys))
-        keys[at:at + 1] = rest
-        forms: list[Axis | Pick | Only] = []
-        axis = 0
-        for k in keys:
-            if k is None:
-                axis += 1
-            elif isinstance(k, slice):
-                forms.append(Axis(axis, *bounds_of(k)))
-                axis += 1
-            else:
-                forms.append(Pick(integer_of(k, "an index")))
-        return Array(_noted(make(Index, self.node, tuple(forms), axis)))
+        return Array(_noted(make(Index, self.node, *forms_of(keys, self.ndim))))
 
     def transpose(self, *axes: Any) -> Array:
         """The array with its axes permuted; without arguments, reversed."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        if order is None or order == ():
-            order = range(self.ndim)[::-1]
-        places = [axis_of(a, self.ndim) for a in order]
-        if sorted(places) != list(range(self.ndim)):
-            raise AxisError(f"axes {tuple(order)} are no permutation of {self.ndim} axes")
-        return Array(_noted(make(Index, self.node, tuple(
-            Axis(places.index(d)) for d in range(self.ndim)), self.ndim)))
+        return Array(_noted(make(Index, self.node, permutation_of(order, self.ndim), self.ndim)))
 
     def swapaxes(self, axis1: int, axis2: int) -> Array:
         """The array with two axes exchanged."""
@@ -229,20 +240,28 @@ class Array:
         """The array without the given axes, which must be of size 1 when called."""
         if axis is None:
             raise UnsupportedError("squeeze needs axis=: sizes of 1 are known only when called")
-        gone = axes_of(axis, self.ndim)
-        kept = [d for d in range(self.ndim) if d not in gone]
-        return Array(_noted(make(Index, self.node, tuple(
-            Only() if d in gone else Axis(kept.index(d)) for d in range(self.ndim)), len(kept))))
+        forms, ndim = without(axes_of(axis, self.ndim), self.ndim)
+        return Array(_noted(make(Index, self.node, forms, ndim)))
+
+
+def _unpickled(graph: Graph) -> Array:
+    return Array(graph.outputs[0])
 
 
 def _accumulation(name: str) -> Callable[..., Array]:
-    def method(self: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None,
+    """The method `name`; positions are NumPy's."""
+
+    def method(self: Any, axis: Any = None, *, keepdims: bool = False, dtype: Any = None,
                initial: Any = None, where: Any = None, **options: Any) -> Array:
         return accumulate(name, self, axis, keepdims, dtype, initial, where, **options)
 
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"`{name}` over `axis` (default: all axes); see `elemc.accumulate`."
-    return method
+    def converting(self: Any, axis: Any = None, dtype: Any = None, **options: Any) -> Array:
+        return method(self, axis, dtype=dtype, **options)
+
+    made = converting if name in CONVERTING else method
+    made.__name__ = made.__qualname__ = name
+    made.__doc__ = f"`{name}` over `axis` (default: all axes); see `elemc.accumulate`."
+    return made
 
 
 def _binary(op: str, reflected: bool = False) -> Callable[..., Array]:
@@ -256,8 +275,9 @@ def _unary(op: str) -> Callable[..., Array]:
 
 
 METHODS = "sum prod min max any all mean var std argmin argmax ptp".split()
+CONVERTING = "sum prod mean var std".split()
 BINARY = {"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide",
-          "floordiv": "floor_divide", "mod": "remainder", "pow": "power", "and": "bitwise_and",
+          "floordiv": "floor_divide", "mod": "remainder", "and": "bitwise_and",
           "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift"}
 COMPARISONS = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal",
                "gt": "greater", "ge": "greater_equal"}
@@ -267,6 +287,7 @@ for _name in METHODS:
 for _name, _op in BINARY.items():
     setattr(Array, f"__{_name}__", _binary(_op))
     setattr(Array, f"__r{_name}__", _binary(_op, reflected=True))
+Array.__rpow__ = _binary("power", reflected=True)  # type: ignore[attr-defined]
 for _name, _op in COMPARISONS.items():
     setattr(Array, f"__{_name}__", _binary(_op))
 for _name, _op in UNARY.items():
@@ -311,6 +332,8 @@ def apply(op: ScalarOp | str, *operands: Any) -> Array:
     """A scalar operation, element by element."""
     op = OPS[op] if isinstance(op, str) else op
     nodes = tuple(map(as_node, operands))
+    if op.name in COMPARISONS.values():
+        nodes = comparable(*nodes)
     types = [promotion_type(n) for n in nodes]
     probe = make(Apply, op, nodes, None)
     note_source(probe)
@@ -324,15 +347,6 @@ def apply(op: ScalarOp | str, *operands: Any) -> Array:
         raise
     node = make(Apply, op, nodes, dtype)
     return Array(_noted(node))
-
-
-def promotion_type(node: Node) -> Any:
-    """The dtype of `node`, the Python type of a weak scalar, or None."""
-    while isinstance(node, Align):
-        node = node.arg
-    if isinstance(node, (Const, Input)) and node.weak and node.dtype is not None:
-        return {"i": int, "u": int, "f": float, "c": complex}.get(node.dtype.kind, node.dtype)
-    return node.dtype
 
 
 def accumulate(acc: Any, x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None,
@@ -363,11 +377,12 @@ def accumulate(acc: Any, x: Any, axis: Any = None, keepdims: bool = False, dtype
     acc = accumulator(acc)
     node = as_node(x)
     axes = axes_of(axis, node.ndim)
+    if options.get("out") is None:
+        options.pop("out", None)
+    check_options(acc, options)
     if dtype is not None:
         options["dtype"] = dtype_of(dtype)
-    result = None
-    if isinstance(acc, Accumulator) and node.dtype is not None and acc.reduce is not None:
-        result = options.get("dtype") or acc.value_dtype(node.dtype)
+    result = None if node.dtype is None else result_dtype(acc, node.dtype, options.get("dtype"))
     where = None if where is None or where is True else as_node(where)
     start = None if initial is None or initial is np._NoValue else as_node(initial)
     folded = _noted(make(Accumulate, acc, node, axes, result, start, where,

@@ -84,7 +84,7 @@ static PyObject *name_call, *name_out, *name_where, *name_req;
 
 /* -- 1. looking at the operands ---------------------------------------------------------------- */
 
-/* Bits of a word of the key: dtype 5, rank 4, unaligned 1, swapped 1, unit and packed 8, perm 32. */
+/* Bits of a word of the key: dtype 5, rank 4, unaligned 1, swapped 1, unit and packed 8, perm 32 */
 static uint64_t word_of(int type, int ndim, int unaligned, int swapped, uint64_t packed,
                         uint64_t perm) {
   return (uint64_t)type | (uint64_t)ndim << 5 | (uint64_t)unaligned << 9 | (uint64_t)swapped << 10 |
@@ -751,7 +751,7 @@ static PyTypeObject CallableType = {
     .tp_members = members,
 };
 
-PyDoc_STRVAR(prepare_doc, "prepare(subclass, fail): let calls of this subclass take the fast path.");
+PyDoc_STRVAR(prepare_doc, "prepare(subclass, fail): calls of this subclass take the fast path.");
 
 /* Python 3.11 lets no class made by `class` inherit the flag. */
 static PyObject *prepare(PyObject *module, PyObject *args) {

@@ -23,11 +23,11 @@ import numpy as np
 from . import build
 from .banner import banner_of
 from .close import close
-from .coalesce import Signature, specialize
+from .coalesce import Signature, specialize, walk
 from .emit import Bindings, Source, emit
 from .graph import Accumulate, Graph, Node
 from .maps import Extents, extents_of
-from .nest import Kernel, Let, Write, statements
+from .nest import Kernel, Write, statements, values_of
 from .schedule import schedule
 from .simplify import simplify
 from .specialize import Load, Specialized
@@ -118,14 +118,13 @@ def _in_place(spec: Specialized, kernel: Kernel) -> frozenset[tuple[int, int]]:
     the index of the write, and none follows it in the text.
     """
     lines = [s for phase in kernel.phases for s in statements(phase.body)]
-    reads = [(k, s.value) for k, s in enumerate(lines)
-             if isinstance(s, Let) and isinstance(s.value, Load)]
+    reads = [(k, v) for k, s in enumerate(lines) for v in walk(values_of(s)) if isinstance(v, Load)]
     found = set()
     for place, line in enumerate(lines):
         if not isinstance(line, Write):
             continue
         for operand in range(len(spec.operands)):
             at = [(k, load) for k, load in reads if load.operand == operand]
-            if all(k < place and load.access == line.access for k, load in at):
+            if all(k <= place and load.access == line.access for k, load in at):
                 found.add((line.operand, operand))
     return frozenset(found)

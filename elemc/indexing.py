@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from .errors import ArgumentError, AxisError, UnsupportedError
+from .graph import Axis, Only, Pick
 
 
 def bounds_of(key: slice) -> tuple[int | None, int | None, int]:
@@ -47,3 +49,39 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     if len(set(axes)) < len(axes):
         raise AxisError(f"axis {axis} names an axis twice")
     return axes
+
+
+def forms_of(keys: Sequence[Any], ndim: int) -> tuple[tuple[Axis | Pick, ...], int]:
+    """How `x[keys]` reads each of the `ndim` dimensions of `x`, and the rank of the result."""
+    if sum(k is Ellipsis for k in keys) > 1:
+        raise AxisError("an index has at most one ...")
+    at = next((i for i, k in enumerate(keys) if k is Ellipsis), len(keys))
+    before, after = keys[:at], keys[at + 1:]
+    rest = ndim - sum(k is not None for k in (*before, *after))
+    forms: list[Axis | Pick] = []
+    axis = 0
+    for k in (*before, *[slice(None)] * rest, *after):
+        if k is None:
+            axis += 1
+        elif isinstance(k, slice):
+            forms.append(Axis(axis, *bounds_of(k)))
+            axis += 1
+        else:
+            forms.append(Pick(integer_of(k, "an index")))
+    return tuple(forms), axis
+
+
+def permutation_of(axes: Any, ndim: int) -> tuple[Axis, ...]:
+    """How `x.transpose(axes)` reads `x`; no axes: in reverse."""
+    if axes is None or axes == ():
+        axes = range(ndim)[::-1]
+    places = [axis_of(a, ndim) for a in axes]
+    if sorted(places) != list(range(ndim)):
+        raise AxisError(f"axes {tuple(axes)} are no permutation of {ndim} axes")
+    return tuple(Axis(places.index(d)) for d in range(ndim))
+
+
+def without(axes: tuple[int, ...], ndim: int) -> tuple[tuple[Axis | Only, ...], int]:
+    """How `x.squeeze(axes)` reads `x`, and the rank of the result."""
+    kept = [d for d in range(ndim) if d not in axes]
+    return tuple(Only() if d in axes else Axis(kept.index(d)) for d in range(ndim)), len(kept)

@@ -91,7 +91,8 @@ class Scope:
                 new = over_new(value, {a: self._simple(made[a]) for a in value.args})
                 self.body.append(Check(new))
             if isinstance(value, Load):
-                new = self.let(value, self.name(self.load_name(value)))
+                if uses[value] > 1 or name_all:
+                    new = self.let(value, self.name(self.load_name(value)))
             elif not _trivial(value) and (
                     uses[value] > 1 or size[value] > LONGEST or (name_all and value in wanted)):
                 new = self.let(new)

@@ -27,9 +27,8 @@ int kernel_argmax(int64_t phase, int64_t begin, int64_t end, char *const *p, con
     argmax0_0 = -__builtin_inf();
     argmax0_1 = 0;
     for (int64_t i1 = 0; i1 < n1; i1++) {
-      const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-      const double t0 = x_v > argmax0_0 | x_v != x_v & argmax0_0 == argmax0_0 ? x_v : argmax0_0;
-      const int64_t t1 = x_v > argmax0_0 | x_v != x_v & argmax0_0 == argmax0_0 ? i1 : argmax0_1;
+      const double t0 = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) > argmax0_0 | AT(const double, x_p, i0 * x_s0 + i1 * x_s1) != AT(const double, x_p, i0 * x_s0 + i1 * x_s1) & argmax0_0 == argmax0_0 ? AT(const double, x_p, i0 * x_s0 + i1 * x_s1) : argmax0_0;
+      const int64_t t1 = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) > argmax0_0 | AT(const double, x_p, i0 * x_s0 + i1 * x_s1) != AT(const double, x_p, i0 * x_s0 + i1 * x_s1) & argmax0_0 == argmax0_0 ? i1 : argmax0_1;
       argmax0_0 = t0;
       argmax0_1 = t1;
     }

@@ -4,9 +4,9 @@
  * z = x * y[None, :] + 1.0
  *   z: broadcast, order f
  *
+ * out z[i0, i1]: float64, contiguous
  * in x[i0, i1]: float64, contiguous
  * in y[i1]: float64, contiguous
- * out z[i0, i1]: float64, contiguous
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
@@ -18,20 +18,17 @@ int kernel_broadcast_f(int64_t phase, int64_t begin, int64_t end, char *const *p
   /* extents */
   const int64_t n0 = n[0], n1 = n[1];
   /* operands: pointers, and strides in bytes */
-  const char *const x_p = p[0];
-  const int64_t x_s0 = s[0], x_s1 = 8;
-  const char *const y_p = p[1];
+  char *const z_p = p[0];
+  const int64_t z_s0 = s[0], z_s1 = 8;
+  const char *const x_p = p[1];
+  const int64_t x_s0 = s[1], x_s1 = 8;
+  const char *const y_p = p[2];
   const int64_t y_s1 = 8;
-  char *const z_p = p[2];
-  const int64_t z_s0 = s[1], z_s1 = 8;
 
   for (int64_t i0 = begin; i0 < end; i0++) {
     INDEPENDENT
-    for (int64_t i1 = 0; i1 < n1; i1++) {
-      const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-      const double y_v = AT(const double, y_p, i1 * y_s1);
-      AT(double, z_p, i0 * z_s0 + i1 * z_s1) = x_v * y_v + 1.0;
-    }
+    for (int64_t i1 = 0; i1 < n1; i1++)
+      AT(double, z_p, i0 * z_s0 + i1 * z_s1) = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) * AT(const double, y_p, i1 * y_s1) + 1.0;
   }
   return 0;
 }

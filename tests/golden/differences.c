@@ -4,9 +4,9 @@
  * z = y[1:] - y[:-1]
  *   z: broadcast, order f
  *
+ * out z[i0]: float64, contiguous
  * in y[i0]: float64, contiguous
  * in y_2[i0]: float64, contiguous
- * out z[i0]: float64, contiguous
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
@@ -18,18 +18,15 @@ int kernel_differences(int64_t phase, int64_t begin, int64_t end, char *const *p
   /* extents */
   const int64_t n0 = n[0];
   /* operands: pointers, and strides in bytes */
-  const char *const y_p = p[0];
-  const int64_t y_s0 = 8;
-  const char *const y_2_p = p[1];
-  const int64_t y_2_s0 = 8;
-  char *const z_p = p[2];
+  char *const z_p = p[0];
   const int64_t z_s0 = 8;
+  const char *const y_p = p[1];
+  const int64_t y_s0 = 8;
+  const char *const y_2_p = p[2];
+  const int64_t y_2_s0 = 8;
 
   INDEPENDENT
-  for (int64_t i0 = begin; i0 < end; i0++) {
-    const double y_v = AT(const double, y_p, i0 * y_s0);
-    const double y_v2 = AT(const double, y_2_p, i0 * y_2_s0);
-    AT(double, z_p, i0 * z_s0) = y_v - y_v2;
-  }
+  for (int64_t i0 = begin; i0 < end; i0++)
+    AT(double, z_p, i0 * z_s0) = AT(const double, y_p, i0 * y_s0) - AT(const double, y_2_p, i0 * y_2_s0);
   return 0;
 }

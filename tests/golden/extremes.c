@@ -47,14 +47,12 @@ int kernel_extremes(int64_t phase, int64_t begin, int64_t end, char *const *p, c
       min0_lane[l] = __builtin_inf(), max0_lane[l] = -__builtin_inf();
     int64_t min0_i = 0;
     for (; min0_i + LANES <= n1; min0_i += LANES)
-      for (int l = 0; l < LANES; l++) {
-        const int64_t i1 = min0_i + l;
+      for (int64_t l = 0, i1 = min0_i; l < LANES; l++, i1++) {
         const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
         min0_lane[l] = minimum_f64(min0_lane[l], x_v);
         max0_lane[l] = maximum_f64(max0_lane[l], x_v);
       }
-    for (int l = 0; l < n1 - min0_i; l++) {
-      const int64_t i1 = min0_i + l;
+    for (int64_t l = 0, i1 = min0_i; i1 < n1; l++, i1++) {
       const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
       min0_lane[l] = minimum_f64(min0_lane[l], x_v);
       max0_lane[l] = maximum_f64(max0_lane[l], x_v);

@@ -42,16 +42,10 @@ int kernel_layer_norm(int64_t phase, int64_t begin, int64_t end, char *const *p,
         sum0_lane[l] = 0.0;
       int64_t sum0_i = b1;
       for (; sum0_i + LANES <= e1; sum0_i += LANES)
-        for (int l = 0; l < LANES; l++) {
-          const int64_t i1 = sum0_i + l;
-          const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-          sum0_lane[l] = sum0_lane[l] + x_v;
-        }
-      for (int l = 0; l < e1 - sum0_i; l++) {
-        const int64_t i1 = sum0_i + l;
-        const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-        sum0_lane[l] = sum0_lane[l] + x_v;
-      }
+        for (int64_t l = 0, i1 = sum0_i; l < LANES; l++, i1++)
+          sum0_lane[l] = sum0_lane[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+      for (int64_t l = 0, i1 = sum0_i; i1 < e1; l++, i1++)
+        sum0_lane[l] = sum0_lane[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
       for (int h = LANES / 2; h > 0; h /= 2)
         for (int l = 0; l < h; l++)
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
@@ -73,16 +67,12 @@ int kernel_layer_norm(int64_t phase, int64_t begin, int64_t end, char *const *p,
         sum1_lane[l] = 0.0;
       int64_t sum1_i = b1;
       for (; sum1_i + LANES <= e1; sum1_i += LANES)
-        for (int l = 0; l < LANES; l++) {
-          const int64_t i1 = sum1_i + l;
-          const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-          const double t2 = x_v - t1;
+        for (int64_t l = 0, i1 = sum1_i; l < LANES; l++, i1++) {
+          const double t2 = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t1;
           sum1_lane[l] = sum1_lane[l] + t2 * t2;
         }
-      for (int l = 0; l < e1 - sum1_i; l++) {
-        const int64_t i1 = sum1_i + l;
-        const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-        const double t2 = x_v - t1;
+      for (int64_t l = 0, i1 = sum1_i; i1 < e1; l++, i1++) {
+        const double t2 = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t1;
         sum1_lane[l] = sum1_lane[l] + t2 * t2;
       }
       for (int h = LANES / 2; h > 0; h /= 2)
@@ -98,10 +88,8 @@ int kernel_layer_norm(int64_t phase, int64_t begin, int64_t end, char *const *p,
       sum1 = sum1_tree[sum1_top - 1] + sum1;
     const double t2 = __builtin_sqrt(sum1 / t0 + 1e-05);
     INDEPENDENT
-    for (int64_t i1 = 0; i1 < n1; i1++) {
-      const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-      AT(double, z_p, i0 * z_s0 + i1 * z_s1) = (x_v - t1) / t2;
-    }
+    for (int64_t i1 = 0; i1 < n1; i1++)
+      AT(double, z_p, i0 * z_s0 + i1 * z_s1) = (AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t1) / t2;
   }
   return 0;
 }

@@ -39,16 +39,10 @@ int kernel_logsumexp(int64_t phase, int64_t begin, int64_t end, char *const *p, 
       max0_lane[l] = -__builtin_inf();
     int64_t max0_i = 0;
     for (; max0_i + LANES <= n1; max0_i += LANES)
-      for (int l = 0; l < LANES; l++) {
-        const int64_t i1 = max0_i + l;
-        const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-        max0_lane[l] = maximum_f64(max0_lane[l], x_v);
-      }
-    for (int l = 0; l < n1 - max0_i; l++) {
-      const int64_t i1 = max0_i + l;
-      const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-      max0_lane[l] = maximum_f64(max0_lane[l], x_v);
-    }
+      for (int64_t l = 0, i1 = max0_i; l < LANES; l++, i1++)
+        max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
+    for (int64_t l = 0, i1 = max0_i; i1 < n1; l++, i1++)
+      max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
     for (int h = LANES / 2; h > 0; h /= 2)
       for (int l = 0; l < h; l++)
         max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
@@ -63,16 +57,10 @@ int kernel_logsumexp(int64_t phase, int64_t begin, int64_t end, char *const *p, 
         sum0_lane[l] = 0.0;
       int64_t sum0_i = b1;
       for (; sum0_i + LANES <= e1; sum0_i += LANES)
-        for (int l = 0; l < LANES; l++) {
-          const int64_t i1 = sum0_i + l;
-          const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-          sum0_lane[l] = sum0_lane[l] + elemc_exp(x_v - t0);
-        }
-      for (int l = 0; l < e1 - sum0_i; l++) {
-        const int64_t i1 = sum0_i + l;
-        const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-        sum0_lane[l] = sum0_lane[l] + elemc_exp(x_v - t0);
-      }
+        for (int64_t l = 0, i1 = sum0_i; l < LANES; l++, i1++)
+          sum0_lane[l] = sum0_lane[l] + elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t0);
+      for (int64_t l = 0, i1 = sum0_i; i1 < e1; l++, i1++)
+        sum0_lane[l] = sum0_lane[l] + elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t0);
       for (int h = LANES / 2; h > 0; h /= 2)
         for (int l = 0; l < h; l++)
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];

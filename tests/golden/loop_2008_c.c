@@ -5,8 +5,8 @@
  *   z: (accumulate, sum), order c
  *
  * in x[i0, i1]: float64, contiguous
- * in y[i0]: float64, contiguous
  * out z[i0]: float64, contiguous
+ * in y[i0]: float64, contiguous
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
@@ -20,10 +20,10 @@ int kernel_loop_2008_c(int64_t phase, int64_t begin, int64_t end, char *const *p
   /* operands: pointers, and strides in bytes */
   const char *const x_p = p[0];
   const int64_t x_s0 = s[0], x_s1 = 8;
-  const char *const y_p = p[1];
-  const int64_t y_s0 = 8;
-  char *const z_p = p[2];
+  char *const z_p = p[1];
   const int64_t z_s0 = 8;
+  const char *const y_p = p[2];
+  const int64_t y_s0 = 8;
 
   for (int64_t i0 = begin; i0 < end; i0++) {
     /* sum0: sum along i1, in lanes */
@@ -35,16 +35,10 @@ int kernel_loop_2008_c(int64_t phase, int64_t begin, int64_t end, char *const *p
         sum0_lane[l] = 0.0;
       int64_t sum0_i = b1;
       for (; sum0_i + LANES <= e1; sum0_i += LANES)
-        for (int l = 0; l < LANES; l++) {
-          const int64_t i1 = sum0_i + l;
-          const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-          sum0_lane[l] = sum0_lane[l] + x_v;
-        }
-      for (int l = 0; l < e1 - sum0_i; l++) {
-        const int64_t i1 = sum0_i + l;
-        const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-        sum0_lane[l] = sum0_lane[l] + x_v;
-      }
+        for (int64_t l = 0, i1 = sum0_i; l < LANES; l++, i1++)
+          sum0_lane[l] = sum0_lane[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+      for (int64_t l = 0, i1 = sum0_i; i1 < e1; l++, i1++)
+        sum0_lane[l] = sum0_lane[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
       for (int h = LANES / 2; h > 0; h /= 2)
         for (int l = 0; l < h; l++)
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
@@ -56,8 +50,7 @@ int kernel_loop_2008_c(int64_t phase, int64_t begin, int64_t end, char *const *p
     sum0 = sum0_top ? sum0_tree[sum0_top - 1] : 0.0;
     while (--sum0_top > 0)
       sum0 = sum0_tree[sum0_top - 1] + sum0;
-    const double y_v = AT(const double, y_p, i0 * y_s0);
-    AT(double, z_p, i0 * z_s0) = sum0 * y_v;
+    AT(double, z_p, i0 * z_s0) = sum0 * AT(const double, y_p, i0 * y_s0);
   }
   return 0;
 }

@@ -5,8 +5,8 @@
  *   z: (accumulate, sum), order f
  *
  * in x[i0, i1]: float64, contiguous
- * in y[i0]: float64, contiguous
  * out z[i0]: float64, contiguous
+ * in y[i0]: float64, contiguous
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
@@ -48,10 +48,10 @@ int kernel_loop_2008_f(int64_t phase, int64_t begin, int64_t end, char *const *p
   /* operands: pointers, and strides in bytes */
   const char *const x_p = p[0];
   const int64_t x_s0 = 8, x_s1 = s[0];
-  const char *const y_p = p[1];
-  const int64_t y_s0 = 8;
-  char *const z_p = p[2];
+  char *const z_p = p[1];
   const int64_t z_s0 = 8;
+  const char *const y_p = p[2];
+  const int64_t y_s0 = 8;
 
   for (int64_t b0 = begin; b0 < end; b0 += STRIP) {
     const int w0 = end - b0 < STRIP ? (int)(end - b0) : STRIP;
@@ -64,29 +64,20 @@ int kernel_loop_2008_f(int64_t phase, int64_t begin, int64_t end, char *const *p
         sum0[l] = 0.0;
       for (int64_t i1 = b1; i1 < e1 && w0 == STRIP; i1++) {
         INDEPENDENT
-        for (int l = 0; l < STRIP; l++) {
-          const int64_t i0 = b0 + l;
-          const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-          sum0[l] = sum0[l] + x_v;
-        }
+        for (int64_t l = 0, i0 = b0; l < STRIP; l++, i0++)
+          sum0[l] = sum0[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
       }
       for (int64_t i1 = b1; i1 < e1 && w0 < STRIP; i1++) {
         INDEPENDENT
-        for (int l = 0; l < w0; l++) {
-          const int64_t i0 = b0 + l;
-          const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-          sum0[l] = sum0[l] + x_v;
-        }
+        for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
+          sum0[l] = sum0[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
       }
       push_sum_f64(sum0_tree, sum0_count, sum0, w0);
     }
     pull_sum_f64(sum0_tree, sum0_count, sum0, w0);
     INDEPENDENT
-    for (int l = 0; l < w0; l++) {
-      const int64_t i0 = b0 + l;
-      const double y_v = AT(const double, y_p, i0 * y_s0);
-      AT(double, z_p, i0 * z_s0) = sum0[l] * y_v;
-    }
+    for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
+      AT(double, z_p, i0 * z_s0) = sum0[l] * AT(const double, y_p, i0 * y_s0);
   }
   return 0;
 }

@@ -36,18 +36,10 @@ int kernel_luminance(int64_t phase, int64_t begin, int64_t end, char *const *p, 
         sum0_lane[l] = 0.0f;
       int64_t sum0_i = b1;
       for (; sum0_i + LANES <= e1; sum0_i += LANES)
-        for (int l = 0; l < LANES; l++) {
-          const int64_t i1 = sum0_i + l;
-          const uint8_t image_v = AT(const uint8_t, image_p, i0 * image_s0 + i1 * image_s1);
-          const float gain_v = AT(const float, gain_p, i1 * gain_s1);
-          sum0_lane[l] = sum0_lane[l] + (float)image_v * gain_v;
-        }
-      for (int l = 0; l < e1 - sum0_i; l++) {
-        const int64_t i1 = sum0_i + l;
-        const uint8_t image_v = AT(const uint8_t, image_p, i0 * image_s0 + i1 * image_s1);
-        const float gain_v = AT(const float, gain_p, i1 * gain_s1);
-        sum0_lane[l] = sum0_lane[l] + (float)image_v * gain_v;
-      }
+        for (int64_t l = 0, i1 = sum0_i; l < LANES; l++, i1++)
+          sum0_lane[l] = sum0_lane[l] + (float)AT(const uint8_t, image_p, i0 * image_s0 + i1 * image_s1) * AT(const float, gain_p, i1 * gain_s1);
+      for (int64_t l = 0, i1 = sum0_i; i1 < e1; l++, i1++)
+        sum0_lane[l] = sum0_lane[l] + (float)AT(const uint8_t, image_p, i0 * image_s0 + i1 * image_s1) * AT(const float, gain_p, i1 * gain_s1);
       for (int h = LANES / 2; h > 0; h /= 2)
         for (int l = 0; l < h; l++)
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];

@@ -35,16 +35,10 @@ int kernel_normalise_all(int64_t phase, int64_t begin, int64_t end, char *const 
         sum0_lane[l] = 0.0;
       int64_t sum0_i = b0;
       for (; sum0_i + LANES <= e0; sum0_i += LANES)
-        for (int l = 0; l < LANES; l++) {
-          const int64_t i0 = sum0_i + l;
-          const double y_v = AT(const double, y_p, i0 * y_s0);
-          sum0_lane[l] = sum0_lane[l] + y_v;
-        }
-      for (int l = 0; l < e0 - sum0_i; l++) {
-        const int64_t i0 = sum0_i + l;
-        const double y_v = AT(const double, y_p, i0 * y_s0);
-        sum0_lane[l] = sum0_lane[l] + y_v;
-      }
+        for (int64_t l = 0, i0 = sum0_i; l < LANES; l++, i0++)
+          sum0_lane[l] = sum0_lane[l] + AT(const double, y_p, i0 * y_s0);
+      for (int64_t l = 0, i0 = sum0_i; i0 < e0; l++, i0++)
+        sum0_lane[l] = sum0_lane[l] + AT(const double, y_p, i0 * y_s0);
       for (int h = LANES / 2; h > 0; h /= 2)
         for (int l = 0; l < h; l++)
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
@@ -61,10 +55,8 @@ int kernel_normalise_all(int64_t phase, int64_t begin, int64_t end, char *const 
 
   if (phase == 1) {
     INDEPENDENT
-    for (int64_t i0 = begin; i0 < end; i0++) {
-      const double y_v = AT(const double, y_p, i0 * y_s0);
-      AT(double, z_p, i0 * z_s0) = y_v / buffer0[0];
-    }
+    for (int64_t i0 = begin; i0 < end; i0++)
+      AT(double, z_p, i0 * z_s0) = AT(const double, y_p, i0 * y_s0) / buffer0[0];
   }
   return 0;
 }

@@ -69,17 +69,12 @@ int kernel_softmax_columns(int64_t phase, int64_t begin, int64_t end, char *cons
         max0[l] = -__builtin_inf();
       for (int64_t i1 = 0; i1 < n1; i1++) {
         INDEPENDENT
-        for (int l = 0; l < w0; l++) {
-          const int64_t i0 = b0 + l;
-          const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-          max0[l] = maximum_f64(max0[l], x_v);
-        }
+        for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
+          max0[l] = maximum_f64(max0[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
       }
       INDEPENDENT
-      for (int l = 0; l < w0; l++) {
-        const int64_t i0 = b0 + l;
+      for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
         buffer0[i0] = max0[l];
-      }
       /* sum0: sum along i1 */
       double sum0[STRIP], sum0_tree[TREE * STRIP];
       int64_t sum0_count = 0;
@@ -89,30 +84,23 @@ int kernel_softmax_columns(int64_t phase, int64_t begin, int64_t end, char *cons
           sum0[l] = 0.0;
         for (int64_t i1 = b1; i1 < e1; i1++) {
           INDEPENDENT
-          for (int l = 0; l < w0; l++) {
-            const int64_t i0 = b0 + l;
-            const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-            sum0[l] = sum0[l] + elemc_exp(x_v - max0[l]);
-          }
+          for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
+            sum0[l] = sum0[l] + elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0[l]);
         }
         push_sum_f64(sum0_tree, sum0_count, sum0, w0);
       }
       pull_sum_f64(sum0_tree, sum0_count, sum0, w0);
       INDEPENDENT
-      for (int l = 0; l < w0; l++) {
-        const int64_t i0 = b0 + l;
+      for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
         buffer1[i0] = sum0[l];
-      }
     }
   }
 
   if (phase == 1) {
     for (int64_t i1 = begin; i1 < end; i1++) {
       INDEPENDENT
-      for (int64_t i0 = 0; i0 < n0; i0++) {
-        const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-        AT(double, z_p, i0 * z_s0 + i1 * z_s1) = elemc_exp(x_v - buffer0[i0]) / buffer1[i0];
-      }
+      for (int64_t i0 = 0; i0 < n0; i0++)
+        AT(double, z_p, i0 * z_s0 + i1 * z_s1) = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - buffer0[i0]) / buffer1[i0];
     }
   }
   return 0;

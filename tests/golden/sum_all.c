@@ -30,16 +30,10 @@ int kernel_sum_all(int64_t phase, int64_t begin, int64_t end, char *const *p, co
       sum0_lane[l] = 0.0;
     int64_t sum0_i = b0;
     for (; sum0_i + LANES <= e0; sum0_i += LANES)
-      for (int l = 0; l < LANES; l++) {
-        const int64_t i0 = sum0_i + l;
-        const double x_v = AT(const double, x_p, i0 * x_s0);
-        sum0_lane[l] = sum0_lane[l] + x_v;
-      }
-    for (int l = 0; l < e0 - sum0_i; l++) {
-      const int64_t i0 = sum0_i + l;
-      const double x_v = AT(const double, x_p, i0 * x_s0);
-      sum0_lane[l] = sum0_lane[l] + x_v;
-    }
+      for (int64_t l = 0, i0 = sum0_i; l < LANES; l++, i0++)
+        sum0_lane[l] = sum0_lane[l] + AT(const double, x_p, i0 * x_s0);
+    for (int64_t l = 0, i0 = sum0_i; i0 < e0; l++, i0++)
+      sum0_lane[l] = sum0_lane[l] + AT(const double, x_p, i0 * x_s0);
     for (int h = LANES / 2; h > 0; h /= 2)
       for (int l = 0; l < h; l++)
         sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];

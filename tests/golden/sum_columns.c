@@ -61,28 +61,20 @@ int kernel_sum_columns(int64_t phase, int64_t begin, int64_t end, char *const *p
         sum0[l] = 0.0;
       for (int64_t i1 = b1; i1 < e1 && w0 == STRIP; i1++) {
         INDEPENDENT
-        for (int l = 0; l < STRIP; l++) {
-          const int64_t i0 = b0 + l;
-          const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-          sum0[l] = sum0[l] + x_v;
-        }
+        for (int64_t l = 0, i0 = b0; l < STRIP; l++, i0++)
+          sum0[l] = sum0[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
       }
       for (int64_t i1 = b1; i1 < e1 && w0 < STRIP; i1++) {
         INDEPENDENT
-        for (int l = 0; l < w0; l++) {
-          const int64_t i0 = b0 + l;
-          const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-          sum0[l] = sum0[l] + x_v;
-        }
+        for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
+          sum0[l] = sum0[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
       }
       push_sum_f64(sum0_tree, sum0_count, sum0, w0);
     }
     pull_sum_f64(sum0_tree, sum0_count, sum0, w0);
     INDEPENDENT
-    for (int l = 0; l < w0; l++) {
-      const int64_t i0 = b0 + l;
+    for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
       AT(double, z_p, i0 * z_s0) = sum0[l];
-    }
   }
   return 0;
 }

@@ -24,10 +24,8 @@ int kernel_user_fold(int64_t phase, int64_t begin, int64_t end, char *const *p, 
   for (int64_t i0 = begin; i0 < end; i0++) {
     double horner0;
     horner0 = 0.0;
-    for (int64_t i1 = 0; i1 < n1; i1++) {
-      const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-      horner0 = 2.0 * horner0 + x_v;
-    }
+    for (int64_t i1 = 0; i1 < n1; i1++)
+      horner0 = 2.0 * horner0 + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
     AT(double, z_p, i0 * z_s0) = horner0;
   }
   return 0;
