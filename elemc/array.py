@@ -25,7 +25,6 @@ from .graph import (
     FrozenArray,
     Graph,
     Index,
-    Input,
     Node,
     Size,
     const,
@@ -379,11 +378,15 @@ def accumulate(acc: Any, x: Any, axis: Any = None, keepdims: bool = False, dtype
     axes = axes_of(axis, node.ndim)
     if options.get("out") is None:
         options.pop("out", None)
+    if "correction" in options:
+        options["ddof"] = options.pop("correction")  # NumPy has two names for it
     check_options(acc, options)
     if dtype is not None:
         options["dtype"] = dtype_of(dtype)
     result = None if node.dtype is None else result_dtype(acc, node.dtype, options.get("dtype"))
     where = None if where is None or where is True else as_node(where)
+    if where is not None and where.dtype is not None and where.dtype.kind != "b":
+        raise DtypeError(f"where= of {acc.name} is {where.dtype}: it is a mask of bools")
     start = None if initial is None or initial is np._NoValue else as_node(initial)
     folded = _noted(make(Accumulate, acc, node, axes, result, start, where,
                          tuple(sorted(options.items()))))

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from .accumulators import Accumulator, Composite
+from .accumulators import ACCUMULATORS, Accumulator, Composite
 from .array import Array, accumulate, as_node
 from .constructors import array
 from .dtypes import dtype_of, state_dtype
-from .errors import ArgumentError, DtypeError, ElemcError, ModeError
+from .errors import ArgumentError, DtypeError, ElemcError, ModeError, ShapeError
 from .graph import (
     Accumulate,
     Align,
@@ -137,6 +137,10 @@ class _Closing:
         arg = self.new[node.arg]
         initial = self.new[node.initial] if node.initial is not None else None
         where = self.new[node.where] if node.where is not None else None
+        for name, given, rank in (("where", where, arg.ndim), ("initial", initial, node.ndim)):
+            if given is not None and given.ndim > rank:
+                raise ShapeError(f"{node.acc.name}: {name}= has rank {given.ndim}, at most {rank} "
+                                 "fits")
         if where is not None:
             where = align(cast(where, np.dtype(bool)), arg.ndim, self.order)
         options = dict(node.options)
@@ -149,8 +153,11 @@ class _Closing:
         if options:
             raise ArgumentError(f"{node.acc.name} has no option {', '.join(options)}")
         assert arg.dtype is not None
+        if dtype == "same":  # matrix products do not widen integers
+            dtype = arg.dtype
         value = dtype_of(dtype) if dtype is not None else node.acc.value_dtype(arg.dtype)
-        program = fold_program(node.acc, value)
+        acc = _of_bools(node.acc) if value.kind == "b" else node.acc
+        program = fold_program(acc, value)
         if where is not None and program.identity is None and initial is None:
             raise ArgumentError(f"{node.acc.name} has no identity: where= needs initial=")
         if initial is not None and len(program.state) > 1:
@@ -159,8 +166,8 @@ class _Closing:
         if initial is not None:
             initial = align(cast(initial, program.state[0]), node.ndim, self.order)
         kind = (("program", program),)
-        return make(Accumulate, node.acc, cast(arg, value), node.axes, program.dtype, initial,
-                    where, kind)
+        return make(Accumulate, acc, cast(arg, value), node.axes, program.dtype, initial, where,
+                    kind)
 
     def _expand(self, acc: Composite, arg: Node, axes: tuple[int, ...], initial: Node | None,
                 where: Node | None, options: dict[str, Any]) -> Node:
@@ -206,6 +213,14 @@ class Fold:
         return Fold(self.axes, mask if self.where is None else self.where & mask, self.initial)
 
 
+def _of_bools(acc: Accumulator) -> Accumulator:
+    """What NumPy does where bools are added and multiplied in their own dtype."""
+    name = {"sum": "any", "prod": "all"}.get(acc.name)
+    if name is None or ACCUMULATORS.get(acc.name) is not acc:
+        return acc
+    return ACCUMULATORS[name]  # type: ignore[return-value]
+
+
 def cast(node: Node, dtype: np.dtype) -> Node:
     """`node` as `dtype`; constants are converted now."""
     if isinstance(node, Const):
@@ -219,9 +234,9 @@ def _cast_const(node: Const, dtype: np.dtype) -> Node:
     if node.weak and dtype.kind in "iu":
         try:
             return const(dtype.type(node.value.item()))
-        except OverflowError as error:
+        except (OverflowError, ValueError) as error:
             raise DtypeError(
-                f"the Python integer {node.value} does not fit {dtype}: {error}") from None
+                f"the Python number {node.value} does not fit {dtype}: {error}") from None
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a complex constant loses its imaginary part in silence
         return const(node.value.astype(dtype))

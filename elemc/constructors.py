@@ -137,10 +137,17 @@ def arange(size: Array) -> Array:
     return Array(_noted(make(Iota, node)))
 
 
-def moveaxis(x: Array, source: int, destination: int) -> Array:
-    """`x` with one axis moved to another place."""
-    order = [a for a in range(x.ndim) if a != axis_of(source, x.ndim)]
-    order.insert(axis_of(destination, x.ndim), axis_of(source, x.ndim))
+def moveaxis(x: Array, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
+    """`x` with some axes moved to other places; the rest keep their order."""
+    sources, places = ([axis_of(a, x.ndim) for a in ((axes,) if isinstance(axes, int) else axes)]
+                       for axes in (source, destination))
+    if len(sources) != len(places) or len({*sources}) < len(sources) or (
+            len({*places}) < len(places)):
+        raise AxisError(f"moveaxis from {source} to {destination}: as many places as axes, none of "
+                        "them twice")
+    order = [a for a in range(x.ndim) if a not in sources]
+    for place, axis in sorted(zip(places, sources, strict=True)):
+        order.insert(place, axis)
     return x.transpose(order)
 
 

@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from .accumulators import accumulator
 from .array import Array, accumulate, as_node
-from .errors import ArgumentError, ShapeError, UnsupportedError
+from .errors import ArgumentError, AxisError, ShapeError, UnsupportedError
+from .graph import Accumulate, make, note_source
+from .indexing import axis_of
 
 
 def einsum(subscripts: str, *operands: Any) -> Any:
@@ -17,24 +20,16 @@ def einsum(subscripts: str, *operands: Any) -> Any:
     ----------
     subscripts : str
         A letter per axis of each operand; labels missing after `->` are summed.  Without `->`,
-        labels that appear once are kept, in alphabetical order.
+        labels that appear once are kept, in alphabetical order.  `...` are axes that broadcast.
     *operands : Array
 
     Raises
     ------
     UnsupportedError
-        For a diagonal (a label twice in one operand) and for `...`.
+        For a diagonal: a label twice in one operand.
     """
-    if not isinstance(subscripts, str):
-        raise UnsupportedError("einsum takes its subscripts as a string")
-    left, arrow, right = subscripts.replace(" ", "").partition("->")
-    terms = left.split(",")
-    if "." in subscripts:
-        raise UnsupportedError("einsum has no '...': name every axis")
-    arrays = [Array(as_node(o)) for o in operands]
-    if len(terms) != len(arrays):
-        raise ArgumentError(f"einsum {subscripts!r} has {len(terms)} terms for {len(arrays)} "
-                            "operands")
+    arrays = _ranks(*operands)
+    terms, right = _labels(subscripts, arrays)
     for term, x in zip(terms, arrays, strict=True):
         if len(term) != x.ndim:
             raise ShapeError(f"einsum {subscripts!r}: the term {term!r} has {len(term)} labels for "
@@ -43,8 +38,6 @@ def einsum(subscripts: str, *operands: Any) -> Any:
             raise UnsupportedError(f"einsum {subscripts!r}: {term!r} repeats a label, and elemc "
                                    "takes no diagonals")
     labels = sorted(set("".join(terms)))
-    if not arrow:
-        right = "".join(c for c in labels if "".join(terms).count(c) == 1)
     if len(set(right)) < len(right) or not set(right) <= set(labels):
         raise ArgumentError(f"einsum {subscripts!r}: the result {right!r} repeats a label or has "
                             "one that no operand has")
@@ -61,11 +54,43 @@ def einsum(subscripts: str, *operands: Any) -> Any:
     return _sum(product, axes) if axes else product
 
 
+def _labels(subscripts: str, arrays: list[Any]) -> tuple[list[str], str]:
+    """The labels of each operand and of the result; `...` is spelled out."""
+    if not isinstance(subscripts, str):
+        raise UnsupportedError("einsum takes its subscripts as a string")
+    left, arrow, right = subscripts.replace(" ", "").partition("->")
+    terms = left.split(",")
+    bare = [text.replace("...", "") for text in (*terms, right)]
+    if not "".join(bare).isalpha() and "".join(bare):
+        raise ArgumentError(f"einsum {subscripts!r}: labels are letters")
+    if len(terms) != len(arrays):
+        raise ArgumentError(f"einsum {subscripts!r} has {len(terms)} terms for {len(arrays)} "
+                            "operands")
+    if any(text.count("...") > 1 for text in (*terms, right)):
+        raise ArgumentError(f"einsum {subscripts!r} has ... twice in one place")
+    more = [x.ndim - len(letters) if "..." in term else 0
+            for term, letters, x in zip(terms, bare, arrays, strict=False)]
+    spare = "".join(c for c in LETTERS if c not in subscripts)[:max(0, *more, 0)]
+    if arrow and spare and "..." not in right:
+        raise ArgumentError(f"einsum {subscripts!r}: the result needs ... too")
+    terms = [t.replace("...", spare[len(spare) - max(n, 0):])
+             for t, n in zip(terms, more, strict=True)]
+    if not arrow:
+        letters = "".join(bare)
+        right = "..." + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    return terms, right.replace("...", spare)
+
+
 def _sum(x: Any, axes: tuple[int, ...]) -> Any:
     """A sum in the dtype of the products: matrix products do not widen integers."""
     if x.dtype is not None and x.dtype.kind == "b":
         return accumulate("any", x, axes)
-    return accumulate("sum", x, axes, dtype=x.dtype)
+    if x.dtype is not None:
+        return accumulate("sum", x, axes, dtype=x.dtype)
+    fold = make(Accumulate, accumulator("sum"), x.node, axes, None, None, None,
+                (("dtype", "same"),))
+    note_source(fold)
+    return Array(fold)
 
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -111,6 +136,15 @@ def vdot(a: Any, b: Any) -> Any:
     return _sum(np.conjugate(a) * b, tuple(range(a.ndim)))
 
 
+def vecdot(a: Any, b: Any) -> Any:
+    """NumPy's vecdot: dot products along the last axes, the first operand conjugated."""
+    a, b = _ranks(a, b)
+    if not a.ndim or not b.ndim:
+        raise ShapeError("vecdot needs operands of rank 1 or more; use * for scalars")
+    product = np.conjugate(a) * b
+    return _sum(product, (product.ndim - 1,))
+
+
 def matmul(a: Any, b: Any) -> Any:
     """NumPy's matmul: stacks of matrices, broadcast."""
     a, b = _ranks(a, b)
@@ -128,13 +162,15 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """A sum over several pairs of axes."""
     a, b = _ranks(a, b)
     if isinstance(axes, int):
-        pairs = list(zip(range(a.ndim - axes, a.ndim), range(axes), strict=True))
+        listed = [tuple(range(-axes, 0)), tuple(range(axes))]
     else:
         listed = [(x,) if isinstance(x, int) else tuple(x) for x in axes]
-        pairs = list(zip(listed[0], listed[1], strict=True))
+    if len(listed) != 2 or len(listed[0]) != len(listed[1]):
+        raise AxisError(f"tensordot: axes={axes} does not pair axes of the two operands")
+    pairs = [(axis_of(i, a.ndim), axis_of(j, b.ndim)) for i, j in zip(*listed, strict=True)]
     left, right = list(LETTERS[:a.ndim]), list(LETTERS[26:26 + b.ndim])
     for i, j in pairs:
-        right[j % b.ndim] = left[i % a.ndim]
-    summed = {left[i % a.ndim] for i, _ in pairs}
+        right[j] = left[i]
+    summed = {left[i] for i, _ in pairs}
     kept = "".join(c for c in left + right if c not in summed)
     return einsum(f"{''.join(left)},{''.join(right)}->{kept}", a, b)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
 
-from .array import PYTHON_NUMBERS, Array, accumulate, apply
+from .array import CONVERTING, PYTHON_NUMBERS, Array, accumulate, apply
 from .constructors import (
     astype,
     clip,
@@ -21,7 +22,7 @@ from .constructors import (
 )
 from .errors import ArgumentError, UnsupportedError
 from .indexing import axes_of
-from .linear import dot, einsum, inner, matmul, outer, tensordot, vdot
+from .linear import dot, einsum, inner, matmul, outer, tensordot, vdot, vecdot
 from .ops import OPS, UFUNCS
 
 INSTEAD = {
@@ -56,9 +57,21 @@ INSTEAD = {
     "linalg": "dot, einsum and norm are there; call numpy.linalg outside",
     "fft": "call numpy.fft outside",
     "trace": "einsum is there, without repeated labels in one operand",
-    "isclose": "abs(a - b) <= atol + rtol * abs(b)",
+    "nan_to_num": "where(isnan(x), 0, x)",
+    "array_equal": "all(x == y)",
+    "result_type": "x.dtype, or astype",
+    "zeros": "zeros_like(x)",
+    "argwhere": "argmax, count_nonzero, or accumulate with where=",
+    "view": "astype converts values; view the arrays outside",
+    "fill": "elemc.full_like(x, value)",
+    "cumulative_sum": "accumulate gives totals; running sums are not there",
+    "atleast_2d": "x[None]",
     "interp": "where and arithmetic",
 }
+
+
+class MissingError(UnsupportedError, AttributeError):
+    """What NumPy's arrays have and symbolic ones have not; `hasattr` is False."""
 
 
 def unsupported(function: str, name: str | None = None) -> NoReturn:
@@ -66,12 +79,12 @@ def unsupported(function: str, name: str | None = None) -> NoReturn:
     parts = (name or function).split(".")
     nearest = next((INSTEAD[p] for p in parts if p in INSTEAD),
                    "the elementwise functions and accumulations in elemc's table; call it outside")
-    raise UnsupportedError(f"elemc has no {function}. The nearest thing: {nearest}.")
+    raise MissingError(f"elemc has no {function}. The nearest thing: {nearest}.")
 
 
-REDUCE = {np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min",
-          np.fmax: "fmax", np.fmin: "fmin", np.logical_or: "any", np.logical_and: "all",
-          np.logaddexp: "logsumexp"}
+REDUCE: dict[Any, str] = {
+    np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min", np.fmax: "fmax",
+    np.fmin: "fmin", np.logical_or: "any", np.logical_and: "all", np.logaddexp: "logsumexp"}
 
 
 def ufunc(fn: np.ufunc, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -83,21 +96,22 @@ def ufunc(fn: np.ufunc, method: str, args: tuple[Any, ...], kwargs: dict[str, An
         kwargs.setdefault("axis", args[1] if len(args) > 1 else 0)
         return accumulate(REDUCE[fn], args[0], **kwargs)
     if method != "__call__":
-        near = f"; elemc.{REDUCE[fn]} accumulates" if fn in REDUCE else ""
+        nearest = {"outer": f"{name}(x[:, None], y)", "reduce": f"{name}(...)",
+                   "accumulate": f"elemc.{REDUCE.get(fn, 'accumulate')} gives the total"}
         raise UnsupportedError(f"elemc has no {name}.{method}. The nearest thing: "
-                               f"{name}(...){near}.")
+                               f"{nearest.get(method, 'elemc.where and accumulations')}.")
     dtype = kwargs.pop("dtype", None)
     if kwargs:
         raise UnsupportedError(f"{name} of a symbolic array has no {', '.join(kwargs)}=: pass out= "
                                "and where= to the compiled function")
-    if fn is np.matmul:
-        return matmul(*args)
+    if dtype is not None:
+        args = tuple(astype(a, dtype) for a in args)
+    if fn in PRODUCTS:
+        return PRODUCTS[fn](*args)
     if fn is np.divmod:
         return apply("floor_divide", *args), apply("remainder", *args)
     if fn not in UFUNCS:
         unsupported(name, fn.__name__)
-    if dtype is not None:
-        args = tuple(astype(a, dtype) for a in args)
     return apply(UFUNCS[fn], *args)
 
 
@@ -111,17 +125,25 @@ def function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
                                "function")
     kwargs.pop("out", None)
     plain = {k: v for k, v in kwargs.items() if v is not np._NoValue}
-    return FUNCTIONS[fn](*args, **plain)
+    own = FUNCTIONS[fn]
+    try:
+        inspect.signature(own).bind(*args, **plain)
+    except TypeError as error:
+        raise UnsupportedError(f"{name} of a symbolic array: {error}") from None
+    return own(*args, **plain)
 
 
 def _fold(acc: str) -> Callable[..., Any]:
-    """A NumPy reduction."""
+    """A NumPy reduction; positions are NumPy's."""
 
-    def fold(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False,
+    def fold(a: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False,
              initial: Any = None, where: Any = None, **options: Any) -> Any:
         return accumulate(acc, a, axis, keepdims, dtype, initial, where, **options)
 
-    return fold
+    def converting(a: Any, axis: Any = None, dtype: Any = None, **options: Any) -> Any:
+        return fold(a, axis, dtype=dtype, **options)
+
+    return converting if acc.removeprefix("nan") in CONVERTING else fold
 
 
 def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
@@ -131,12 +153,39 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
     return accumulate("norm", x, axes, keepdims, ord=2 if ord is None else ord)
 
 
-def _round(x: Any, decimals: int = 0) -> Any:
-    return x.round(decimals)
+def _vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    return accumulate("norm", x, axis, keepdims, ord=ord)
 
 
-def _as_given(name: str) -> Callable[..., Any]:
-    return lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs)
+def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    return clip(a, a_min if min is None else min, a_max if max is None else max)
+
+
+def _angle(z: Any, deg: bool = False) -> Any:
+    turn = apply("angle", z)
+    return apply("rad2deg", turn) if deg else turn
+
+
+def _isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08,
+             equal_nan: bool = False) -> Any:
+    near = (abs(a - b) <= atol + rtol * abs(b)) & np.isfinite(b) | (a == b)
+    return near | (np.isnan(a) & np.isnan(b)) if equal_nan else near
+
+
+def _einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> Any:
+    return einsum(subscripts, *operands)
+
+
+def _round(a: Any, decimals: int = 0) -> Any:
+    return a.round(decimals)
+
+
+def _size(a: Any, axis: int | None = None) -> Any:
+    return a.size if axis is None else a.shape[axis]
+
+
+def _identity(a: Any) -> Any:
+    return a
 
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
@@ -145,19 +194,28 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
                  "nansum nanprod nanmax nanmin nanmean nanvar nanstd nanargmax nanargmin ptp"
                  ).split()}
 FUNCTIONS |= {
-    np.where: where, np.clip: clip, np.transpose: _as_given("transpose"),
-    np.swapaxes: _as_given("swapaxes"), np.moveaxis: moveaxis, np.expand_dims: expand_dims,
-    np.squeeze: _as_given("squeeze"), np.flip: flip, np.zeros_like: zeros_like,
-    np.ones_like: ones_like, np.full_like: full_like, np.round: _round, np.around: _round,
-    np.real: lambda x: x.real, np.imag: lambda x: x.imag,
-    np.angle: lambda z: apply("angle", z), np.sinc: lambda x: apply("sinc", x),
-    np.shape: lambda a: a.shape, np.ndim: lambda a: a.ndim,
-    np.size: lambda a, axis=None: a.size if axis is None else a.shape[axis],
-    np.dot: dot, np.inner: inner, np.outer: outer, np.vdot: vdot, np.einsum: einsum,
-    np.tensordot: tensordot, np.linalg.norm: _norm, np.isneginf: lambda x: x == -np.inf,
-    np.isposinf: lambda x: x == np.inf, np.copy: lambda a: a, np.fliplr: lambda m: flip(m, 1),
-    np.flipud: lambda m: flip(m, 0), np.astype: astype,
+    np.where: where, np.clip: _clip, np.transpose: lambda a, axes=None: a.transpose(axes),
+    np.swapaxes: lambda a, axis1, axis2: a.swapaxes(axis1, axis2), np.moveaxis: moveaxis,
+    np.matrix_transpose: lambda x: x.mT, np.linalg.matrix_transpose: lambda x: x.mT,
+    np.expand_dims: lambda a, axis: expand_dims(a, axis),
+    np.squeeze: lambda a, axis=None: a.squeeze(axis),
+    np.flip: lambda m, axis=None: flip(m, axis), np.fliplr: lambda m: flip(m, 1),
+    np.flipud: lambda m: flip(m, 0), np.copy: _identity,
+    np.zeros_like: lambda a, dtype=None: zeros_like(a, dtype),
+    np.ones_like: lambda a, dtype=None: ones_like(a, dtype),
+    np.full_like: lambda a, fill_value, dtype=None: full_like(a, fill_value, dtype),
+    np.astype: lambda x, dtype, *, copy=True: astype(x, dtype),
+    np.round: _round, np.around: _round, np.fix: lambda x: apply("trunc", x),
+    np.real: lambda val: val.real, np.imag: lambda val: val.imag, np.angle: _angle,
+    np.sinc: lambda x: apply("sinc", x), np.isneginf: lambda x: x == -np.inf,
+    np.isposinf: lambda x: x == np.inf, np.isclose: _isclose,
+    np.allclose: lambda *args, **tolerances: np.all(_isclose(*args, **tolerances)),
+    np.isreal: lambda x: x.imag == 0, np.iscomplex: lambda x: x.imag != 0,
+    np.shape: lambda a: a.shape, np.ndim: lambda a: a.ndim, np.size: _size,
+    np.dot: dot, np.inner: inner, np.outer: outer, np.vdot: vdot, np.einsum: _einsum,
+    np.tensordot: tensordot, np.linalg.norm: _norm, np.linalg.vector_norm: _vector_norm,
 }
+PRODUCTS = {np.matmul: matmul, np.vecdot: vecdot}
 
 
 def public(name: str) -> Callable[..., Any]:
