@@ -69,6 +69,10 @@ def check_options(acc: Accumulator | Composite, options: Mapping[str, Any]) -> N
     if unknown:
         raise ArgumentError(f"{acc.name} has no option {', '.join(unknown)}; it has "
                             f"{', '.join((*known, 'ties'))}")
+    for name in ("ddof", "ord"):
+        if not isinstance(options.get(name, 0), (int, float, np.integer, np.floating)):
+            raise ArgumentError(f"{acc.name}: {name}= is a number, not "
+                                f"{type(options[name]).__name__}")
     ties = options.get("ties", "split")
     if ties not in TIES:
         raise ArgumentError(f"{acc.name}: unknown ties={ties!r}; it is 'split', 'all' or 'first'")

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -32,7 +34,7 @@ from .graph import (
     note_source,
     source_of,
 )
-from .graph_promotion import comparable, promotion_type
+from .graph_promotion import comparable, promotion_types
 from .indexing import axes_of, axis_of, forms_of, permutation_of, without
 from .ops import OPS
 from .ops_base import ScalarOp
@@ -101,10 +103,7 @@ class Array:
     @property
     def size(self) -> Array:
         """The number of elements, as a symbolic integer."""
-        total = Array(const(np.int64(1)))
-        for n in self.shape:
-            total = total * n
-        return total
+        return functools.reduce(operator.mul, self.shape or (Array(as_node(1)),))
 
     @property
     def T(self) -> Array:  # noqa: N802
@@ -317,7 +316,10 @@ def as_node(value: Any) -> Node:
     if isinstance(value, (bool, np.generic)):
         return const(value, dtype_of(np.asarray(value).dtype))
     if isinstance(value, (np.ndarray, list, tuple)):
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise ArgumentError(f"a list is no array: {error}") from None
         if array.dtype == object:
             raise ArgumentError("an operand is an array of objects; symbolic arrays are not "
                                 "stacked into lists: elemc has no concatenate")
@@ -333,7 +335,7 @@ def apply(op: ScalarOp | str, *operands: Any) -> Array:
     nodes = tuple(map(as_node, operands))
     if op.name in COMPARISONS.values():
         nodes = comparable(*nodes)
-    types = [promotion_type(n) for n in nodes]
+    types = promotion_types(nodes, [n.dtype for n in nodes])
     probe = make(Apply, op, nodes, None)
     note_source(probe)
     if any(t is None for t in types):

@@ -40,6 +40,7 @@ from .graph import (
     source_of,
     toposort,
 )
+from .graph_promotion import promotion_types
 from .maps import align
 
 ORDERS = ("c", "f")
@@ -127,7 +128,7 @@ class _Closing:
 
     def _apply(self, node: Apply) -> Node:
         args = [self.new[a] for a in node.args]
-        loop, out = node.op.resolve([_promotion_type(a) for a in args])
+        loop, out = node.op.resolve(promotion_types(node.args, [a.dtype for a in args]))
         ndim = max(a.ndim for a in args)
         return make(Apply, node.op, tuple(
             align(cast(arg, dtype), ndim, old.order if isinstance(old, Align) else self.order)
@@ -240,14 +241,6 @@ def _cast_const(node: Const, dtype: np.dtype) -> Node:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a complex constant loses its imaginary part in silence
         return const(node.value.astype(dtype))
-
-
-def _promotion_type(node: Node) -> Any:
-    """The dtype of `node`, or the Python type of a weak scalar."""
-    if isinstance(node, (Const, Input)) and node.weak and node.dtype is not None and (
-            node.dtype.kind in "iufc"):
-        return {"i": int, "u": int, "f": float, "c": complex}[node.dtype.kind]
-    return node.dtype
 
 
 def _add_source(error: ElemcError, node: Node) -> None:

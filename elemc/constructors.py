@@ -85,8 +85,10 @@ def align(x: Any, order: str) -> Array:
     return Array(_noted(make(Align, as_node(x), order)))
 
 
-def where(condition: Any, x: Any, y: Any) -> Array:
-    """`x` where the condition holds, else `y`."""
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """`x` where the condition holds, else `y`; of symbolic or of NumPy arrays."""
+    if not any(isinstance(value, Array) for value in (condition, x, y)):
+        return np.where(condition, x, y)
     return apply("where", condition, x, y)
 
 

@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from .graph import Align, Const, Input, Node, const
+from .graph import Align, Apply, Const, Input, Node, Size, const
+
+PYTHON_TYPES = {"i": int, "u": int, "f": float, "c": complex}
+ARITHMETIC = set("add subtract multiply divide floor_divide remainder power negative positive "
+                 "absolute".split())
+MOST = 32  # operations on sizes that are followed
 
 
-def promotion_type(node: Node) -> Any:
+def promotion_types(nodes: Sequence[Node], dtypes: Sequence[np.dtype | None]) -> list[Any]:
+    """What operands of these dtypes count as together.
+
+    In Python a size is a number, whose dtype gives way: `x / x.shape[0]` of float32 is float32.
+    Among integers it stays int64: it may not fit a smaller one.
+    """
+    types = [promotion_type(n, t) for n, t in zip(nodes, dtypes, strict=True)]
+    if any(t is float or t is complex or getattr(t, "kind", "") in "fc" for t in types if t):
+        return [PYTHON_TYPES[t.kind] if isinstance(t, np.dtype) and of_sizes(n) else t
+                for n, t in zip(nodes, types, strict=True)]
+    return types
+
+
+def of_sizes(node: Node) -> bool:
+    """Whether `node` is a size, or arithmetic of sizes and Python's numbers."""
+    stack = [node]
+    for _ in range(MOST):
+        if not stack:
+            return True
+        node = stack.pop()
+        if isinstance(node, Size):
+            continue
+        if isinstance(node, Apply) and not node.ndim and node.op.name in ARITHMETIC:
+            stack += node.args
+        elif not (isinstance(node, (Const, Input)) and node.weak):
+            return False
+    return False
+
+
+def promotion_type(node: Node, dtype: np.dtype | None) -> Any:
     """The dtype of `node`, the Python type of a weak scalar, or None."""
     while isinstance(node, Align):
         node = node.arg
-    if isinstance(node, (Const, Input)) and node.weak and node.dtype is not None:
-        return {"i": int, "u": int, "f": float, "c": complex}.get(node.dtype.kind, node.dtype)
-    return node.dtype
+    if isinstance(node, (Const, Input)) and node.weak and dtype is not None:
+        return PYTHON_TYPES.get(dtype.kind, dtype)
+    return dtype
 
 
 def comparable(a: Node, b: Node) -> tuple[Node, Node]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 _interned: weakref.WeakValueDictionary[Any, Node] = weakref.WeakValueDictionary()
-_interning = threading.Lock()
+_interning = threading.RLock()  # the garbage collector may run user code meanwhile
 sources: weakref.WeakKeyDictionary[Node, str] = weakref.WeakKeyDictionary()
 _PACKAGE = str(Path(__file__).parent)
 

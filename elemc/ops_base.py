@@ -119,8 +119,8 @@ class ScalarOp:
         kind = first.kind
         if self.nin == 2 and {d.kind for d in loop} == {"i", "u"} and out == np.bool_:
             # C compares signed with unsigned as unsigned
-            return CCode(self.c["i"].replace("{1}", "(__int128){1}").replace(
-                "{0}", "(__int128){0}"), self.precedence)
+            text = self.c["*"].replace("{0}", "(__int128)({0})")
+            return CCode(text.replace("{1}", "(__int128)({1})"), self.precedence)
         text = self.c.get(first.name) or self.c.get(kind) or self.c["*"]
         single = first.name in ("float16", "float32", "complex64")
         text = text.replace("{T}", ctype(first).value).replace("{F}", "f" if single else "")
