@@ -3,6 +3,7 @@
 See the README for a tour, and `elemc.compiler` for the stages of the compiler.
 """
 
+from . import evaluate as _evaluate  # noqa: F401 - gives Array its eval
 from .accumulators import ACCUMULATORS as _ACCUMULATORS
 from .accumulators import Accumulator
 from .array import Array, accumulate

@@ -1,4 +1,4 @@
-"""Outputs that a caller gives: `out=`, `req=` and `where=`, checked before anything is written."""
+"""What a caller gives: inputs, `out=`, `req=` and `where=`, checked before anything is written."""
 
 from __future__ import annotations
 
@@ -14,6 +14,31 @@ from .errors import ArgumentError, DtypeError, ShapeError
 from .graph import Input, Node
 
 REQS = ("write", "add", "null")
+
+# Python's numbers, and lists of them, are taken as any dtype of these kinds.
+WEAK_KINDS = {"b": "biufc", "i": "iufc", "u": "iufc", "f": "fc", "c": "c"}
+
+
+def array_of(name: str, node: Input, value: Any) -> np.ndarray:
+    """An argument as an array that casts safely to its input's dtype."""
+    try:
+        array = np.asarray(value)
+        want = node.dtype
+        if want is not None and type(value) in (bool, int, float, complex, list, tuple):
+            if want.kind in WEAK_KINDS.get(array.dtype.kind, ""):
+                array = np.asarray(value, want)
+    except OverflowError as error:
+        raise DtypeError(f"{name}: {node.name}: {error}") from None
+    except ValueError as error:
+        raise ArgumentError(f"{name}: {node.name}: {error}") from None
+    if want is not None and not np.can_cast(array.dtype, want, "safe"):
+        raise DtypeError(f"{name}: {node.name} has dtype {array.dtype}, which does not "
+                         f"cast safely to {want}")
+    if array.ndim != node.ndim:
+        raise ShapeError(f"{name}: {node.name} has rank {array.ndim} (shape "
+                         f"{array.shape}), but rank {node.ndim} is needed")
+    dtype_of(array.dtype)
+    return array
 
 
 def outputs_of(name: str, count: int, out: Any, req: Any) -> tuple[list[Any], list[str]]:

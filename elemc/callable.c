@@ -11,6 +11,8 @@
  * Whatever is out of the ordinary - no entry yet, other kinds of arguments, sizes that do not fit,
  * outputs that overlap inputs - is left to `Function._call` in Python, before anything is written:
  * it has the answer, or the error.  The GIL guards the entries; one that is in use is counted.
+ *
+ * A `Dispatcher` stands before the Callables of a function that is traced per kinds of arguments.
  */
 #define PY_SSIZE_T_CLEAN
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
@@ -751,6 +753,145 @@ static PyTypeObject CallableType = {
     .tp_members = members,
 };
 
+/* -- functions traced per kinds of arguments ---------------------------------------------------- */
+
+/* What `elemc.compile` makes: it keeps one function per dtypes and ranks of its arguments.  Calls
+ * whose arguments are of kinds met before go to that function; all others are left to `_call`. */
+typedef struct {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject *known; /* dict: the kinds as bytes -> (function, values of the other arguments) */
+} Dispatcher;
+
+static PyTypeObject DispatcherType;
+
+/* Dtype, rank, and whether it is a Python number, whose dtype gives way; 0 if Python has to look. */
+static uint16_t kind_of(PyObject *value) {
+  enum { NUMBER = 1 << 15 };
+  if (PyArray_CheckExact(value)) {
+    int type = PyArray_TYPE((PyArrayObject *)value);
+    int known = (unsigned)type < NPY_OBJECT || type == NPY_HALF;
+    return known ? (uint16_t)((type + 1) << 8 | PyArray_NDIM((PyArrayObject *)value)) : 0;
+  }
+  if (PyFloat_CheckExact(value)) return NUMBER | (NPY_DOUBLE + 1) << 8;
+  if (PyLong_CheckExact(value)) return NUMBER | (NPY_INT64 + 1) << 8;
+  if (Py_IS_TYPE(value, &PyDoubleArrType_Type)) return (NPY_DOUBLE + 1) << 8;
+  if (Py_IS_TYPE(value, &PyFloatArrType_Type)) return (NPY_FLOAT + 1) << 8;
+  return 0;
+}
+
+/* The kinds of arguments as bytes; NULL, without an error, if Python has to look at them. */
+static PyObject *kinds_of(PyObject *const *args, Py_ssize_t nargs) {
+  uint16_t kinds[OPERANDS];
+  if (nargs > OPERANDS) return NULL;
+  for (Py_ssize_t k = 0; k < nargs; k++)
+    if ((kinds[k] = kind_of(args[k])) == 0) return NULL;
+  return PyBytes_FromStringAndSize((char *)kinds, nargs * (Py_ssize_t)sizeof *kinds);
+}
+
+/* Whether all keywords are those of every function, and none is an argument's name. */
+static int only_common(PyObject *names) {
+  Py_ssize_t count = names == NULL ? 0 : PyTuple_GET_SIZE(names);
+  for (Py_ssize_t k = 0; k < count; k++) {
+    PyObject *name = PyTuple_GET_ITEM(names, k);
+    if (!is(name, name_out) && !is(name, name_where) && !is(name, name_req)) return 0;
+  }
+  return 1;
+}
+
+/* Call `found`, a function and the values of the arguments that this call leaves to defaults. */
+static PyObject *forward(PyObject *found, PyObject *const *args, Py_ssize_t nargs,
+                         PyObject *names) {
+  PyObject *function = PyTuple_GET_ITEM(found, 0), *rest = PyTuple_GET_ITEM(found, 1);
+  Py_ssize_t more = PyTuple_GET_SIZE(rest), at = 0;
+  if (more == 0) return PyObject_Vectorcall(function, args, (size_t)nargs, names);
+  PyObject *all[2 * OPERANDS + 3];
+  for (Py_ssize_t k = 0; k < nargs; k++) all[at++] = args[k];
+  for (Py_ssize_t k = 0; k < more; k++) all[at++] = PyTuple_GET_ITEM(rest, k);
+  for (Py_ssize_t k = 0; names != NULL && k < PyTuple_GET_SIZE(names); k++)
+    all[at++] = args[nargs + k];
+  return PyObject_Vectorcall(function, all, (size_t)(nargs + more), names);
+}
+
+static PyObject *dispatch(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names) {
+  Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
+  PyObject *kinds = only_common(names) ? kinds_of(args, nargs) : NULL;
+  if (kinds == NULL) return PyErr_Occurred() ? NULL : call_python(self, args, nargs, names);
+  PyObject *found = PyDict_GetItemWithError(((Dispatcher *)self)->known, kinds);
+  Py_DECREF(kinds);
+  if (found == NULL) return PyErr_Occurred() ? NULL : call_python(self, args, nargs, names);
+  Py_INCREF(found);
+  PyObject *result = forward(found, args, nargs, names);
+  Py_DECREF(found);
+  return result;
+}
+
+PyDoc_STRVAR(remember_doc, "_remember(args, function, rest): calls like f(*args) are calls of\n"
+                           "function(*args, *rest).");
+
+static PyObject *remember(PyObject *self, PyObject *args) {
+  PyObject *given, *function, *rest;
+  if (!PyArg_ParseTuple(args, "O!OO!", &PyTuple_Type, &given, &function, &PyTuple_Type, &rest))
+    return NULL;
+  PyObject *kinds = PyTuple_GET_SIZE(rest) > OPERANDS
+                        ? NULL
+                        : kinds_of(PySequence_Fast_ITEMS(given), PyTuple_GET_SIZE(given));
+  if (kinds == NULL) return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+  PyObject *found = PyTuple_Pack(2, function, rest);
+  int status = found == NULL ? -1 : PyDict_SetItem(((Dispatcher *)self)->known, kinds, found);
+  Py_DECREF(kinds);
+  Py_XDECREF(found);
+  return status < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *new_dispatcher(PyTypeObject *type, PyObject *args, PyObject *names) {
+  (void)args, (void)names;
+  Dispatcher *self = (Dispatcher *)type->tp_alloc(type, 0);
+  if (self == NULL) return NULL;
+  self->vectorcall = dispatch;
+  self->known = PyDict_New();
+  if (self->known == NULL) Py_CLEAR(self);
+  return (PyObject *)self;
+}
+
+static int traverse_dispatcher(PyObject *self, visitproc visit, void *arg) {
+  Py_VISIT(((Dispatcher *)self)->known);
+  return 0;
+}
+
+static int clear_dispatcher(PyObject *self) {
+  if (((Dispatcher *)self)->known != NULL) PyDict_Clear(((Dispatcher *)self)->known);
+  return 0;
+}
+
+static void dealloc_dispatcher(PyObject *self) {
+  PyObject_GC_UnTrack(self);
+  Py_CLEAR(((Dispatcher *)self)->known);
+  Py_TYPE(self)->tp_free(self);
+}
+
+static PyMethodDef dispatcher_methods[] = {
+    {"_remember", remember, METH_VARARGS, remember_doc},
+    {0},
+};
+
+static PyTypeObject DispatcherType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "elemc_callable.Dispatcher",
+    .tp_doc = "Calls of traced functions; a subclass has `_call`, which serves new kinds.",
+    .tp_basicsize = sizeof(Dispatcher),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC |
+                Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_new = new_dispatcher,
+    .tp_dealloc = dealloc_dispatcher,
+    .tp_traverse = traverse_dispatcher,
+    .tp_clear = clear_dispatcher,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Dispatcher, vectorcall),
+    .tp_methods = dispatcher_methods,
+};
+
+/* -- the module -------------------------------------------------------------------------------- */
+
 PyDoc_STRVAR(prepare_doc, "prepare(subclass, fail): calls of this subclass take the fast path.");
 
 /* Python 3.11 lets no class made by `class` inherit the flag. */
@@ -759,8 +900,9 @@ static PyObject *prepare(PyObject *module, PyObject *args) {
   PyObject *function;
   (void)module;
   if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &type, &function)) return NULL;
-  if (!PyType_IsSubtype(type, &CallableType) || type->tp_call != PyVectorcall_Call) {
-    PyErr_SetString(PyExc_TypeError, "prepare takes a subclass of Callable without __call__");
+  if (!(PyType_IsSubtype(type, &CallableType) || PyType_IsSubtype(type, &DispatcherType)) ||
+      type->tp_call != PyVectorcall_Call) {
+    PyErr_SetString(PyExc_TypeError, "prepare takes a subclass without __call__");
     return NULL;
   }
   type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
@@ -783,6 +925,7 @@ PyMODINIT_FUNC PyInit_elemc_callable(void) {
   if (name_call == NULL || name_out == NULL || name_where == NULL || name_req == NULL ||
       module == NULL ||
       PyModule_AddType(module, &CallableType) < 0 ||
+      PyModule_AddType(module, &DispatcherType) < 0 ||
       PyModule_AddIntConstant(module, "OPERANDS", OPERANDS) < 0 ||
       PyModule_AddIntConstant(module, "PLACES", PLACES) < 0) {
     Py_XDECREF(module);

@@ -1,6 +1,7 @@
 """The call path in C (callable.c): built once per machine, taught one entry per kind of call.
 
-`fastest(Function)` is the subclass whose calls go through the C.  What such a call needs of a
+`fastest("Callable", Function)` is the subclass whose calls go through the C, and so is
+`fastest("Dispatcher", TracedFunction)`.  What such a call needs of a
 specialization is written down here as a stream of int64, in the order in which the C reads it.
 """
 
@@ -34,10 +35,11 @@ _lock = threading.RLock()
 _classes: dict[type, type] = {}
 
 
-def fastest(base: type) -> type:
+def fastest(kind: str, base: type) -> type:
     """The subclass of `base` whose calls go through C; `base` itself where there is none.
 
-    `base` serves in `_call` what the C does not, and calls `_register` after that.
+    `base` serves in `_call` what the C does not, and calls `_register` after that.  `kind` is the
+    type in callable.c: Callable, Dispatcher.
     """
     with _lock:
         if base not in _classes:
@@ -46,11 +48,11 @@ def fastest(base: type) -> type:
                     return base  # the interpreter answers
             except ElemcError:
                 return base  # a setting is wrong: the first call says so
-            _classes[base] = _subclass(base)
+            _classes[base] = _subclass(kind, base)
         return _classes[base]
 
 
-def _subclass(base: type) -> type:
+def _subclass(kind: str, base: type) -> type:
     try:
         module = load()
     except MissingHeaders:
@@ -60,7 +62,8 @@ def _subclass(base: type) -> type:
                       stacklevel=5)
         return base
     body = {"__doc__": base.__doc__, "__module__": base.__module__}
-    made = type(f"Compiled{base.__name__}", (module.Callable, _Teaching, base), body)
+    teaching = {"Callable": _Teaching, "Dispatcher": _TeachingKinds}[kind]
+    made = type(f"Compiled{base.__name__}", (getattr(module, kind), teaching, base), body)
     module.prepare(made, runtime.fail)
     return made
 
@@ -108,6 +111,14 @@ class _Teaching:
                   np.array(stream(closed, compiled, sizes), np.int64).tobytes(),
                   tuple(c.array.data for c in closed.graph.captured),
                   tuple(o.dtype for o in closed.graph.outputs), compiled)
+
+
+class _TeachingKinds:
+    """What the subclass adds to `TracedFunction`."""
+
+    def _register(self: Any, args: tuple[Any, ...], function: Any, rest: tuple[Any, ...]) -> None:
+        """Calls of these kinds of arguments are calls of `function(*args, *rest)`."""
+        self._remember(args, function, rest)
 
 
 def fits(closed: Closed, compiled: Compiled) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from . import compiler, fastcall, modes, runtime
 from .arguments import (
     arguments_of,
+    array_of,
     check_outputs,
     known,
     mask_of,
@@ -86,7 +87,7 @@ def function(inputs: Sequence[Array], outputs: Any, mode: Any = "broadcast", ord
 
 def make_function(*args: Any) -> Function:
     """A `Function` of these arguments, with the fastest call path that this machine allows."""
-    made: Function = fastcall.fastest(Function)(*args)
+    made: Function = fastcall.fastest("Callable", Function)(*args)
     return made
 
 
@@ -197,7 +198,7 @@ class Function:
         args = arguments_of(self.name, self.graph.inputs, args, named)
         if any(isinstance(a, Array) for a in args):
             return self.inline(args)
-        arrays = [self._array(k, a) for k, a in enumerate(args)]
+        arrays = [array_of(self.name, i, a) for i, a in zip(self.graph.inputs, args, strict=True)]
         dtypes = tuple(i.dtype or dtype_of(a.dtype) for i, a in
                        zip(self.graph.inputs, arrays, strict=True))
         closed = self.close(dtypes)
@@ -239,24 +240,6 @@ class Function:
         if self._structure is not None:
             return self._structure(results)
         return results[0] if self.single else tuple(results)
-
-    def _array(self, place: int, value: Any) -> np.ndarray:
-        """An argument as an array that casts safely to its input's dtype."""
-        node = self.graph.inputs[place]
-        want = node.dtype
-        if want is not None and type(value) in (bool, int, float, complex):
-            kinds = {bool: "biufc", int: "iufc", float: "fc", complex: "c"}[type(value)]
-            if want.kind in kinds:
-                return np.asarray(want.type(value))
-        array = np.asarray(value)
-        if want is not None and not np.can_cast(array.dtype, want, "safe"):
-            raise DtypeError(f"{self.name}: {node.name} has dtype {array.dtype}, which does not "
-                             f"cast safely to {want}")
-        if array.ndim != node.ndim:
-            raise ShapeError(f"{self.name}: {node.name} has rank {array.ndim} (shape "
-                             f"{array.shape}), but rank {node.ndim} is needed")
-        dtype_of(array.dtype)
-        return array
 
     def _sizes(self, closed: Closed, arrays: Sequence[np.ndarray]) -> list[int]:
         """The extents of this call, checked."""
@@ -383,7 +366,7 @@ class Function:
     def example(self, arrays: Sequence[Any]) -> tuple[Closed, Signature]:
         """The signature of a call on these arrays."""
         full = arguments_of(self.name, self.graph.inputs, tuple(arrays), {})
-        given = [self._array(k, a) for k, a in enumerate(full)]
+        given = [array_of(self.name, i, a) for i, a in zip(self.graph.inputs, full, strict=True)]
         closed = self.close(tuple(i.dtype or dtype_of(a.dtype) for i, a in
                                   zip(self.graph.inputs, given, strict=True)))
         sizes = self._sizes(closed, given)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from . import fastcall
 from .array import Array, as_node
 from .constructors import new_input
 from .dtypes import dtype_of
@@ -56,8 +57,14 @@ def compile(fn: Callable[..., Any] | None = None, *, static: str | Sequence[str]
         return functools.partial(compile, static=static, order=order, name=name,
                                  contract=contract, reassociate=reassociate)
     names = (static,) if isinstance(static, str) else tuple(static)
-    return TracedFunction(fn, names, order, name or str(getattr(fn, "__name__", "f")),
-                          (contract, reassociate))
+    return make_traced(fn, names, order, name or str(getattr(fn, "__name__", "f")),
+                       (contract, reassociate))
+
+
+def make_traced(*args: Any) -> TracedFunction:
+    """A `TracedFunction` of these arguments, with the fastest call path of this machine."""
+    made: TracedFunction = fastcall.fastest("Dispatcher", TracedFunction)(*args)
+    return made
 
 
 class TracedFunction:
@@ -88,7 +95,15 @@ class TracedFunction:
         if any(isinstance(a, Array) for _, a in arrays):
             return self._python()(*bound.args, **bound.kwargs)
         function = self._function(bound, arrays)
-        return function(*(a for _, a in arrays), out=out, where=where, req=req)
+        result = function(*(a for _, a in arrays), out=out, where=where, req=req)
+        if not self.static and not named:
+            self._register(args, function, tuple(a for _, a in arrays[len(args):]))
+        return result
+
+    _call = __call__  # what the call path in C leaves to Python
+
+    def _register(self, args: tuple[Any, ...], function: Function, rest: tuple[Any, ...]) -> None:
+        """Hear of a call that `function(*args, *rest)` serves; see `fastcall`."""
 
     def trace(self, *args: Any, **named: Any) -> Function:
         """The compiled function for arguments like these."""
@@ -175,8 +190,8 @@ class TracedFunction:
         name = getattr(self, "__qualname__", self.name)
         if module is not None and module.__name__ != "__main__" and _lookup(module, name) is self:
             return name
-        return TracedFunction, (None, self.static, self.order, self.name, self._opts,
-                                self._traced, self._signature, self.__doc__)
+        return make_traced, (None, self.static, self.order, self.name, self._opts,
+                             self._traced, self._signature, self.__doc__)
 
 
 def _lookup(module: Any, qualified: str) -> Any:
@@ -190,8 +205,10 @@ def _array(function: str, name: str, value: Any) -> Any:
         return value
     array = np.asarray(value)
     if array.dtype.kind not in "biufc":
-        raise ArgumentError(f"{function}: argument {name} is {type(value).__name__}, not an array; "
-                            f"if it is a setting, compile with static={name!r}")
+        what = f"an array of {array.dtype}" if isinstance(value, np.ndarray) else (
+            f"{type(value).__name__}, not an array")
+        raise ArgumentError(f"{function}: argument {name} is {what}; if it is a setting, compile "
+                            f"with static={name!r}")
     return array
 
 

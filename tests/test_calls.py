@@ -113,10 +113,21 @@ def test_python_numbers():
     f = ec.function([i], i + 1)
     assert f(3) == 4
     assert f(True) == 2
-    with pytest.raises((DtypeError, OverflowError)):
+    with pytest.raises(DtypeError, match="out of bounds for int32"):
         f(2**40)
     with pytest.raises(DtypeError):
         f(1.5)
+
+
+def test_lists_give_way_like_numbers():
+    i = ec.array("i", 1, "int8")
+    f = ec.function([i], i + 1)
+    assert_same_bits(f([1, 2]), np.array([2, 3], np.int8))
+    for bad in ([1, 200], [1.5], [1 + 2j], ["a"], [np.array([1.0])]):
+        with pytest.raises((DtypeError, ShapeError)):
+            f(bad)
+    with pytest.raises(ArgumentError, match="f: i: .*inhomogeneous"):
+        f([[1], [1, 2]])
 
 
 @pytest.mark.parametrize("count", [120, 300])
@@ -442,6 +453,19 @@ def test_names_are_harmless():
     for x, v in zip(xs[1:], values[1:], strict=True):
         total, want = total + np.sqrt(np.abs(x)), want + np.sqrt(np.abs(v))
     assert_same_bits(ec.function(xs, total)(*values), want)
+
+
+def test_eval():
+    x, y = ec.matrix("x"), ec.vector("y", dtype="int32")
+    a, b = sample("float64", (3, 4)), sample("int32", 4)
+    for _ in range(2):
+        np.testing.assert_array_equal((x * y).sum(axis=0).eval({x: a, y: b}), (a * b).sum(axis=0))
+    assert (y + y.shape[0]).eval({y: [1, 2]}).dtype == np.int64
+    with pytest.raises(ec.ArgumentError, match="eval: the outputs use y, which is not among"):
+        (x * y).eval({x: a})
+    with pytest.raises(ec.ArgumentError, match="inputs are made by"):
+        (x * y).eval({x: a, y: b, y + 1: b})
+    assert ec.constant(2.5).eval() == 2.5
 
 
 # -- elemc.compile -----------------------------------------------------------------------------

@@ -429,7 +429,7 @@ def test_is_a_function():
 
 
 def test_subclasses():
-    class Loud(fastcall.fastest(Function)):
+    class Loud(fastcall.fastest("Callable", Function)):
         def __call__(self, *args):
             return "!"
 
@@ -443,7 +443,7 @@ def test_not_ready():
     bare = base()
     with pytest.raises(AttributeError, match="_call"):
         bare(1)
-    with pytest.raises(TypeError, match="subclass of Callable"):
+    with pytest.raises(TypeError, match="takes a subclass"):
         fastcall.load().prepare(Function, runtime.fail)
 
 
@@ -573,19 +573,3 @@ def test_large_calls_let_other_threads_run():
     thread.join()
     assert f._hits == 1
     assert sum(start < t < end for t in ticks) >= 2
-
-
-@pytest.mark.serial
-def test_a_call_costs_less_than_two_microseconds():
-    f = affine(1)
-    a, o = np.arange(8.0), np.zeros(8)
-    f(a, a)
-    f(a, a, out=o)
-    for call in (lambda: f(a, a), lambda: f(a, a, out=o)):
-        best = 1.0
-        for _ in range(20):
-            start = time.perf_counter()
-            for _ in range(1000):
-                call()
-            best = min(best, (time.perf_counter() - start) / 1000)
-        assert best < 2e-6

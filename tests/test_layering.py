@@ -13,8 +13,8 @@ ORDER = """
     errors dtypes templating mathlib ops accumulators node graph indexing formula array linear
     constructors protocol maps close interp simplify specialize coalesce order nest expressions
     scope schedule emit cache toolchain build banner compiler arguments runtime cnames modes
-    portable dump fastcall function tracing user settings parse targets stream demo cli __init__
-    __main__
+    portable dump fastcall function evaluate tracing user settings parse targets stream demo cli
+    __init__ __main__
 """.split()
 
 # Tables: one row per entry, however wide.

@@ -1,0 +1,150 @@
+"""Functions made by `elemc.compile` are called through C for kinds of arguments met before."""
+
+import copy
+import gc
+import inspect
+import pickle
+import weakref
+
+import numpy as np
+import pytest
+
+import elemc as ec
+from elemc import tracing
+
+from .helpers import DTYPES, assert_same_bits, sample
+from .test_fastcall import same
+
+
+@ec.compile
+def affine(x, y, k=1.0):
+    """A line."""
+    return x * y + k
+
+
+def fresh():
+    return ec.compile(affine.__wrapped__)
+
+
+def through_c(f, *args, **named):
+    """The result of a call, which must need no Python of elemc."""
+    before = {id(g): g._hits for g in f._traced.values()}
+    calls = []
+    f._bind = lambda *a: calls.append(a)  # the first thing that the path in Python does
+    try:
+        result = f(*args, **named)
+    finally:
+        del f._bind
+    assert not calls
+    assert sum(g._hits - before[id(g)] for g in f._traced.values()) == 1
+    return result
+
+
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if d not in ("bool",)])
+def test_second_call_needs_no_python(dtype):
+    f = fresh()
+    a, b = sample(dtype, 5, 1), sample(dtype, 5, 2)
+    want = f(a, b)
+    same(through_c(f, a, b), want)
+    o = np.empty_like(want)
+    f(a, b, out=o)
+    assert through_c(f, a, b, out=o) is o
+    same(o, want)
+
+
+def test_numbers_and_scalars_are_kinds_of_their_own():
+    f = fresh()
+    a = sample("float32", 5)
+    calls = [(a, 2.0), (a, 2), (a, np.float64(2)), (a, np.float32(2)), (a, np.array(2.0)),
+             (a, a, 3), (a, a, np.float64(3)), (np.float64(2), a), (2.5, a)]
+    want = [f(*args) for args in calls]
+    assert [w.dtype.name for w in want] == ["float32", "float32", "float64", "float32", "float64",
+                                            "float32", "float64", "float64", "float32"]
+    for args, expected in zip(calls, want, strict=True):
+        assert_same_bits(f(*args), expected)
+        assert_same_bits(expected, affine.__wrapped__(*args))
+
+
+def test_defaults_follow_what_is_given():
+    steps = np.arange(5.0)
+
+    @ec.compile
+    def f(x, *rest, k=2.0, shift=steps):
+        return x * k + shift + sum(rest)
+
+    a = sample("float64", 5)
+    for args in [(a,), (a, a), (a, a, 1.0)]:
+        want = f(*args)
+        same(through_c(f, *args), want)
+        o = np.empty(5)
+        f(*args, out=o)
+        assert through_c(f, *args, out=o, where=True, req=None) is o
+        np.testing.assert_array_equal(f(*args, k=3.0), want + a)
+        np.testing.assert_array_equal(f(*args), want)
+
+
+def test_python_serves_the_rest():
+    f = fresh()
+    a = sample("float64", 5)
+    want = f(a, a)
+    same(f(x=a, y=a), want)
+    same(f(a, a, where=np.ones(5, bool), out=np.empty(5)), want)
+    same(f(a.tolist(), a), want)
+    same(f(a, a, k=1.0), want)
+    x = ec.vector("x")
+    assert isinstance(f(x, x), ec.Array)
+    same(f(a, a, req="write"), want)
+    with pytest.raises(ec.ArgumentError, match="missing a required argument"):
+        f(a)
+    with pytest.raises(ec.ArgumentError, match="too many positional"):
+        f(a, a, a, a)
+    with pytest.raises(ec.ArgumentError, match="unexpected keyword"):
+        f(a, a, q=1)
+    with pytest.raises(ec.ShapeError, match="affine"):
+        f(a, a[:3])
+    with pytest.raises(ec.ArgumentError, match="object"):
+        f(a, np.array([None]))
+
+
+def test_static_arguments_are_looked_at():
+    @ec.compile(static="axis")
+    def total(x, axis=0):
+        return x.sum(axis=axis)
+
+    a = sample("float64", (3, 4))
+    for axis in (0, 1, 0, 1):
+        np.testing.assert_allclose(total(a, axis), a.sum(axis=axis))
+
+
+def test_structures():
+    f = ec.compile(lambda x, y: {"sum": x + y, "difference": x - y})
+    a = sample("float64", 5)
+    want = f(a, 1.0)
+    got = through_c(f, a, 1.0)
+    assert list(got) == ["sum", "difference"]
+    for k in got:
+        same(got[k], want[k])
+
+
+def test_many_arguments():
+    f = ec.compile(lambda *xs: sum(xs))
+    for count in (1, 30, 31, 32, 33, 40, 110):
+        arrays = [np.full(3, float(k)) for k in range(count)]
+        for _ in range(3):
+            np.testing.assert_array_equal(f(*arrays), sum(range(count)))
+
+
+def test_it_remains_an_object_of_python():
+    f = fresh()
+    a = sample("float64", 5)
+    want = f(a, a)
+    assert isinstance(f, tracing.TracedFunction) and type(f) is not tracing.TracedFunction
+    assert f.__name__ == "affine" and f.__doc__ == "A line."
+    assert list(inspect.signature(f).parameters) == ["x", "y", "k"]
+    for g in (pickle.loads(pickle.dumps(affine)), copy.copy(f), copy.deepcopy(f)):
+        same(g(a, a), want)
+        same(g(a, a), want)
+    lost = weakref.ref(f)
+    del f, g
+    gc.collect()
+    assert lost() is None
