@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from .compiler import Closed
-from .dtypes import dtype_of
+from .dtypes import as_array, dtype_of
 from .errors import ArgumentError, DtypeError, ShapeError
+from .formula import formula
 from .graph import Input, Node
+from .maps import Misfit, explain, run_extents
 
 REQS = ("write", "add", "null")
 
@@ -21,15 +23,15 @@ WEAK_KINDS = {"b": "biufc", "i": "iufc", "u": "iufc", "f": "fc", "c": "c"}
 
 def array_of(name: str, node: Input, value: Any) -> np.ndarray:
     """An argument as an array that casts safely to its input's dtype."""
+    want = node.dtype
     try:
-        array = np.asarray(value)
-        want = node.dtype
+        array = as_array(value)
         if want is not None and type(value) in (bool, int, float, complex, list, tuple):
             if want.kind in WEAK_KINDS.get(array.dtype.kind, ""):
                 array = np.asarray(value, want)
     except OverflowError as error:
         raise DtypeError(f"{name}: {node.name}: {error}") from None
-    except ValueError as error:
+    except ArgumentError as error:
         raise ArgumentError(f"{name}: {node.name}: {error}") from None
     if want is not None and not np.can_cast(array.dtype, want, "safe"):
         raise DtypeError(f"{name}: {node.name} has dtype {array.dtype}, which does not "
@@ -41,8 +43,35 @@ def array_of(name: str, node: Input, value: Any) -> np.ndarray:
     return array
 
 
-def outputs_of(name: str, count: int, out: Any, req: Any) -> tuple[list[Any], list[str]]:
-    """`out=` and `req=` as one entry per output."""
+def check_numbers(name: str, closed: Closed, arrays: Sequence[np.ndarray]) -> None:
+    """Reject Python integers that do not fit the dtype they give way to."""
+    for place, dtype in closed.giving_way:
+        bounds = np.iinfo(dtype)
+        if not bounds.min <= int(arrays[place]) <= bounds.max:
+            raise DtypeError(f"{name}: {closed.given_names[place]}: the Python integer "
+                             f"{arrays[place]} does not fit {dtype}")
+
+
+def sizes_of(name: str, closed: Closed, arrays: Sequence[np.ndarray]) -> list[int]:
+    """The extents of this call, checked."""
+    shapes = [a.shape for a in arrays] + [c.array.data.shape for c in closed.graph.captured]
+    try:
+        sizes = run_extents(closed.extents.program, shapes)
+    except Misfit as misfit:
+        raise explain(misfit, closed.extents, closed.given_names, name, closed.order) from None
+    for node, over, kept in closed.never_empty:
+        if any(sizes[e] == 0 for e in over) and all(sizes[e] for e in kept):
+            axis = next(a for a, e in zip(node.axes, over, strict=True) if sizes[e] == 0)
+            raise ShapeError(f"{name}: {node.acc.name} has no identity and cannot accumulate axis "
+                             f"{axis} of size 0 of {formula(node.arg)}")
+    return sizes
+
+
+def outputs_of(name: str, count: int, out: Any, req: Any,
+               structure: Any = None) -> tuple[list[Any], list[str]]:
+    """`out=` and `req=` as one entry per output; named ones where the outputs have names."""
+    out, req = (_by_name(name, what, given, getattr(structure, "keys", None), missing)
+                for what, given, missing in (("out", out, None), ("req", req, "write")))
     outs = [out] if isinstance(out, np.ndarray) else list(out) if isinstance(
         out, (tuple, list)) else [None] * count
     if out is not None and not isinstance(out, (np.ndarray, tuple, list)):
@@ -64,6 +93,19 @@ def outputs_of(name: str, count: int, out: Any, req: Any) -> tuple[list[Any], li
             raise ArgumentError(f"{name}: out of output {k} is {type(o).__name__}, "
                                 "not an array")
     return outs, reqs
+
+
+def _by_name(name: str, what: str, given: Any, keys: Any, missing: Any) -> Any:
+    """A dict of entries as a list in the order of the outputs."""
+    if not isinstance(given, dict):
+        return given
+    if keys is None:
+        raise ArgumentError(f"{name}: {what} is a dict, but the outputs have no names")
+    for key in given:
+        if key not in keys:
+            raise ArgumentError(f"{name}: {what} names an output {key!r}; they are "
+                                f"{', '.join(map(str, keys))}")
+    return [given.get(k, missing) for k in keys]
 
 
 def check_outputs(name: str, closed: Closed, outs: Sequence[Any], reqs: Sequence[str],
@@ -160,14 +202,15 @@ def arguments_of(name: str, inputs: Sequence[Input], args: tuple[Any, ...],
         return args
     rest = dict(given)
     full = list(args)
+    for other in rest:
+        if other not in names:
+            raise ArgumentError(f"{name} has no argument {other}; it has {', '.join(names)}")
     for each in names[len(args):]:
         if each not in rest:
             raise ArgumentError(f"{name}: argument {each} is missing")
         full.append(rest.pop(each))
     if rest:
-        twice = [n for n in rest if n in names]
-        what = "was given twice" if twice else f"is no argument; there are {', '.join(names)}"
-        raise ArgumentError(f"{name}: {(twice or list(rest))[0]} {what}")
+        raise ArgumentError(f"{name}: {next(iter(rest))} was given twice")
     return tuple(full)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from .accumulators import accumulator
 from .accumulators_results import check_options, result_dtype
-from .dtypes import dtype_of
+from .dtypes import PYTHON_NUMBERS, as_array, dtype_of, number_dtype
 from .errors import ArgumentError, AxisError, DtypeError, ElemcError, TraceError, UnsupportedError
 from .formula import formula
 from .graph import (
@@ -34,13 +34,11 @@ from .graph import (
     note_source,
     source_of,
 )
-from .graph_promotion import comparable, promotion_types
+from .graph_promotion import promotion_types
 from .indexing import axes_of, axis_of, forms_of, permutation_of, without
 from .ops import OPS
 from .ops_base import ScalarOp
 
-PYTHON_NUMBERS = {int: np.dtype(np.int64), float: np.dtype(np.float64),
-                  complex: np.dtype(np.complex128)}
 _count = itertools.count()
 
 
@@ -307,19 +305,11 @@ def as_node(value: Any) -> Node:
     if isinstance(value, Node):
         return value
     if type(value) in PYTHON_NUMBERS:
-        try:
-            return const(value, PYTHON_NUMBERS[type(value)], weak=True)
-        except OverflowError:
-            if 0 <= value < 2**64:
-                return const(value, np.dtype(np.uint64), weak=True)
-            raise DtypeError(f"the integer {value} does not fit 64 bits") from None
+        return const(value, number_dtype(value), weak=True)
     if isinstance(value, (bool, np.generic)):
         return const(value, dtype_of(np.asarray(value).dtype))
     if isinstance(value, (np.ndarray, list, tuple)):
-        try:
-            array = np.asarray(value)
-        except ValueError as error:
-            raise ArgumentError(f"a list is no array: {error}") from None
+        array = as_array(value)
         if array.dtype == object:
             raise ArgumentError("an operand is an array of objects; symbolic arrays are not "
                                 "stacked into lists: elemc has no concatenate")
@@ -333,9 +323,7 @@ def apply(op: ScalarOp | str, *operands: Any) -> Array:
     """A scalar operation, element by element."""
     op = OPS[op] if isinstance(op, str) else op
     nodes = tuple(map(as_node, operands))
-    if op.name in COMPARISONS.values():
-        nodes = comparable(*nodes)
-    types = promotion_types(nodes, [n.dtype for n in nodes])
+    types = promotion_types(op.name, nodes, [n.dtype for n in nodes])
     probe = make(Apply, op, nodes, None)
     note_source(probe)
     if any(t is None for t in types):
@@ -343,8 +331,7 @@ def apply(op: ScalarOp | str, *operands: Any) -> Array:
     try:
         dtype = op.resolve(types)[1]
     except ElemcError as error:
-        source = source_of(probe)
-        error.args = (f"{error.args[0]} (in the expression at {source})",)
+        error.locate(source_of(probe))
         raise
     node = make(Apply, op, nodes, dtype)
     return Array(_noted(node))

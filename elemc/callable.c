@@ -62,7 +62,7 @@ typedef struct {
   int nin, nout;        /* nin is -1 until the function is ready */
   int single;           /* one output comes back as it is, not in a tuple */
   PyObject *structure;  /* makes the answer of a list of results, or NULL */
-  int wanted[OPERANDS]; /* type numbers of the inputs; -1: any */
+  int wanted[OPERANDS]; /* type numbers of Python numbers as inputs; -1: Python looks at them */
   int used;
   Entry *entry[ENTRIES]; /* latest use first */
   Py_ssize_t hits;
@@ -174,11 +174,8 @@ static int store_number(PyObject *value, int type, int64_t *place) {
 static int look_at_scalar(PyObject *value, int wanted, Operand *o, uint64_t *word, int64_t *place) {
   int type;
   if (PyFloat_CheckExact(value) || PyLong_CheckExact(value)) {
-    type = PyFloat_CheckExact(value) ? NPY_DOUBLE : NPY_INT64;
-    if (wanted >= 0) {
-      if (type == NPY_DOUBLE && wanted == NPY_INT64) return 0;
-      type = wanted;
-    }
+    type = wanted;
+    if (type < 0 || (PyFloat_CheckExact(value) && type == NPY_INT64)) return 0;
     if (!store_number(value, type, place)) return 0;
     o->data = (char *)place;
   } else if (Py_IS_TYPE(value, &PyDoubleArrType_Type)) {
@@ -774,7 +771,11 @@ static uint16_t kind_of(PyObject *value) {
     return known ? (uint16_t)((type + 1) << 8 | PyArray_NDIM((PyArrayObject *)value)) : 0;
   }
   if (PyFloat_CheckExact(value)) return NUMBER | (NPY_DOUBLE + 1) << 8;
-  if (PyLong_CheckExact(value)) return NUMBER | (NPY_INT64 + 1) << 8;
+  if (PyLong_CheckExact(value)) {
+    int overflow;
+    PyLong_AsLongLongAndOverflow(value, &overflow);
+    return overflow ? 0 : NUMBER | (NPY_INT64 + 1) << 8;
+  }
   if (Py_IS_TYPE(value, &PyDoubleArrType_Type)) return (NPY_DOUBLE + 1) << 8;
   if (Py_IS_TYPE(value, &PyFloatArrType_Type)) return (NPY_FLOAT + 1) << 8;
   return 0;

@@ -103,7 +103,7 @@ class _Closing:
                 try:
                     self.new[node] = self._node(node)
                 except ElemcError as error:
-                    _add_source(error, node)
+                    error.locate(source_of(node))
                     raise
                 carry_source(node, self.new[node])
         return self.new[output]
@@ -128,7 +128,8 @@ class _Closing:
 
     def _apply(self, node: Apply) -> Node:
         args = [self.new[a] for a in node.args]
-        loop, out = node.op.resolve(promotion_types(node.args, [a.dtype for a in args]))
+        loop, out = node.op.resolve(
+            promotion_types(node.op.name, node.args, [a.dtype for a in args]))
         ndim = max(a.ndim for a in args)
         return make(Apply, node.op, tuple(
             align(cast(arg, dtype), ndim, old.order if isinstance(old, Align) else self.order)
@@ -241,13 +242,6 @@ def _cast_const(node: Const, dtype: np.dtype) -> Node:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a complex constant loses its imaginary part in silence
         return const(node.value.astype(dtype))
-
-
-def _add_source(error: ElemcError, node: Node) -> None:
-    """End the message with the user's line, once."""
-    source = source_of(node)
-    if source and error.args and "the expression at" not in str(error.args[0]):
-        error.args = (f"{error.args[0]} (in the expression at {source})", *error.args[1:])
 
 
 @dataclass(frozen=True, eq=False)

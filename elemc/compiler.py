@@ -25,7 +25,7 @@ from .banner import banner_of
 from .close import close
 from .coalesce import Signature, specialize, walk
 from .emit import Bindings, Source, emit
-from .graph import Accumulate, Graph, Node
+from .graph import Accumulate, Cast, Graph, Node
 from .maps import Extents, extents_of
 from .nest import Kernel, Write, statements, values_of
 from .schedule import schedule
@@ -50,6 +50,19 @@ class Closed:
         """The lines of its kernels' first comment."""
         return banner_of(self.name, self.graph, self.order, self.modes, self.names,
                          self.output_names)
+
+    @property
+    def given_names(self) -> list[str]:
+        """The names of the inputs as the user wrote them, and those of the captured arrays."""
+        return [*(i.name for i in self.graph.inputs), *(c.name for c in self.graph.captured)]
+
+    @cached_property
+    def giving_way(self) -> list[tuple[int, np.dtype]]:
+        """Inputs that are Python integers, and the integer dtypes that they are converted to."""
+        return [(place, node.dtype) for place, number in enumerate(self.graph.inputs)
+                if number.weak and number.dtype and number.dtype.kind in "iu"
+                for node in self.graph.nodes
+                if isinstance(node, Cast) and node.arg is number and node.dtype.kind in "iu"]
 
     @cached_property
     def never_empty(self) -> list[tuple[Accumulate, list[int], list[int]]]:

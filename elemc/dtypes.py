@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .errors import DtypeError
+from .errors import ArgumentError, DtypeError
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,9 @@ CTYPES: dict[str, CType] = {
     "complex128": CType("complex128", "complex128", "c128", "c"),
 }
 
+PYTHON_NUMBERS = {int: np.dtype(np.int64), float: np.dtype(np.float64),
+                  complex: np.dtype(np.complex128)}
+
 DTYPES: tuple[np.dtype, ...] = tuple(np.dtype(name) for name in CTYPES)
 
 
@@ -75,6 +78,33 @@ def dtype_of(spec: object) -> np.dtype:
     if dtype.name not in CTYPES:
         raise DtypeError(f"elemc has no dtype {dtype}; it has {', '.join(CTYPES)}")
     return dtype
+
+
+def number_dtype(value: complex) -> np.dtype:
+    """The dtype of a Python number, which gives way to those of arrays."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        if not 0 <= value < 2**64:
+            raise DtypeError(f"the integer {value} does not fit 64 bits")
+        return np.dtype(np.uint64)
+    return PYTHON_NUMBERS[type(value)]
+
+
+def as_array(value: object) -> np.ndarray:
+    """`value` as an array, if that loses nothing.
+
+    Raises
+    ------
+    ArgumentError
+        If it is a masked array, or a list of lists that differ in length.
+    """
+    if isinstance(value, np.ndarray) and type(value) is not np.ndarray and isinstance(
+            value, np.ma.MaskedArray):
+        raise ArgumentError("a masked array would lose its mask: pass its .data, and its mask "
+                            "for where=, or .filled(value)")
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise ArgumentError(f"a list is no array: {error}") from None
 
 
 def ctype(dtype: np.dtype) -> CType:

@@ -9,6 +9,11 @@ is known, and ends with the user's source line of the failing expression.
 class ElemcError(Exception):
     """Base of everything elemc raises."""
 
+    def locate(self, source: str | None) -> None:
+        """End the message with the user's line, once."""
+        if source and self.args and "the expression at" not in str(self.args[0]):
+            self.args = (f"{self.args[0]} (in the expression at {source})", *self.args[1:])
+
 
 class ShapeError(ElemcError, ValueError):
     """Ranks or sizes that do not fit together."""

@@ -95,8 +95,16 @@ class _Teaching:
 
     def __init__(self: Any, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
-        self._ready(tuple(-1 if i.dtype is None else i.dtype.num for i in self.graph.inputs),
-                    self.nout, self.single, self._structure)
+        self._ready(tuple(map(self._number, range(self.nin))), self.nout, self.single,
+                    self._structure)
+
+    def _number(self: Any, place: int) -> int:
+        """The type number that the C gives a Python number; -1: Python looks at it."""
+        node = self.graph.inputs[place]
+        if node.dtype is None or node.weak and not self._closed:
+            return -1
+        ranges = [k for closed in self._closed.values() for k, _ in closed.giving_way]
+        return -1 if place in ranges else int(node.dtype.num)
 
     def _register(self: Any, closed: Closed, compiled: Compiled, arrays: Sequence[np.ndarray],
                   sizes: Sequence[int], outs: Sequence[np.ndarray | None]) -> None:

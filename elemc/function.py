@@ -14,6 +14,7 @@ from . import compiler, fastcall, modes, runtime
 from .arguments import (
     arguments_of,
     array_of,
+    check_numbers,
     check_outputs,
     known,
     mask_of,
@@ -21,6 +22,7 @@ from .arguments import (
     overlap,
     places_of,
     same,
+    sizes_of,
     store_all,
 )
 from .array import Array, as_node
@@ -28,12 +30,11 @@ from .close import settle
 from .cnames import c_names, identifier, output_names
 from .coalesce import Signature
 from .compiler import Closed, Compiled
-from .dtypes import dtype_of
+from .dtypes import PYTHON_NUMBERS, dtype_of, number_dtype
 from .errors import ArgumentError, DtypeError, FallbackWarning, ShapeError
 from .formula import formula
 from .graph import Cast, Graph, Input, Node, make
 from .interp import interpret
-from .maps import Misfit, explain, run_extents
 from .portable import portable
 from .toolchain import fallback, find_toolchain
 
@@ -123,6 +124,7 @@ class Function:
         self._closed: dict[tuple[np.dtype, ...], Closed] = {}
         self._compiled: dict[Any, Compiled] = {}
         self._by_signature: dict[Any, Compiled] = {}
+        self._for_kinds: dict[Any, Function] = {}
         self._lock = threading.RLock()
         self.__doc__ = doc or self._document()
         if all(i.dtype is not None for i in graph.inputs):
@@ -168,7 +170,9 @@ class Function:
     @property
     def specializations(self) -> list[Compiled]:
         """The kernels compiled so far."""
-        return list({c.source.text: c for c in self._compiled.values()}.values())
+        every = [*self._compiled.values(),
+                 *(c for f in self._for_kinds.values() for c in f.specializations)]
+        return list({c.source.text: c for c in every}.values())
 
     def __repr__(self) -> str:
         return f"<elemc function {self.name}{self.signature}, order {self.order}>"
@@ -198,12 +202,16 @@ class Function:
         args = arguments_of(self.name, self.graph.inputs, args, named)
         if any(isinstance(a, Array) for a in args):
             return self.inline(args)
+        other = self._for_numbers(args)
+        if other is not self:
+            return other(*args, out=out, where=where, req=req)
         arrays = [array_of(self.name, i, a) for i, a in zip(self.graph.inputs, args, strict=True)]
         dtypes = tuple(i.dtype or dtype_of(a.dtype) for i, a in
                        zip(self.graph.inputs, arrays, strict=True))
         closed = self.close(dtypes)
-        sizes = self._sizes(closed, arrays)
-        outs, reqs = outputs_of(self.name, self.nout, out, req)
+        check_numbers(self.name, closed, arrays)
+        sizes = sizes_of(self.name, closed, arrays)
+        outs, reqs = outputs_of(self.name, self.nout, out, req, self._structure)
         shapes = [tuple(sizes[e] for e in closed.extents.of[o]) for o in closed.graph.outputs]
         mask = None if where is True else mask_of(self.name, where, shapes, reqs)
         check_outputs(self.name, closed, outs, reqs, shapes)
@@ -219,6 +227,26 @@ class Function:
 
     _call = __call__  # what the call path in C leaves to Python
 
+    def _for_numbers(self, args: Sequence[Any]) -> Function:
+        """The function for Python numbers as those among `args` that meet an input of any dtype.
+
+        Their dtype gives way to those of arrays, so they are inputs of another kind.
+        """
+        kinds = tuple(number_dtype(a) if i.dtype is None and not i.ndim and
+                      type(a) in PYTHON_NUMBERS else None
+                      for i, a in zip(self.graph.inputs, args, strict=True))
+        if not any(kinds):
+            return self
+        with self._lock:
+            if kinds not in self._for_kinds:
+                new = {i: make(Input, i.name, 0, dtype, i.ident, True)
+                       for i, dtype in zip(self.graph.inputs, kinds, strict=True) if dtype}
+                self._for_kinds[kinds] = make_function(
+                    self.graph.map(lambda node: new.get(node, node)), self.order, self.modes,
+                    self.single, self.name, self.__doc__, self._structure, self.contract,
+                    self.reassociate)
+            return self._for_kinds[kinds]
+
     def inline(self, args: Sequence[Any]) -> Any:
         """The outputs as symbolic arrays, for symbolic arguments of the inputs' ranks."""
         settled = settle(self.graph, self.order)
@@ -231,7 +259,8 @@ class Function:
                     arg.dtype, node.dtype, "safe") and not getattr(arg, "weak", False):
                 raise DtypeError(f"{self.name}: {node.name} has dtype {arg.dtype}, which does not "
                                  f"cast safely to {node.dtype}")
-            new[node] = arg if node.dtype in (None, arg.dtype) else make(Cast, arg, node.dtype)
+            as_it_is = node.dtype is None or node.dtype == arg.dtype
+            new[node] = arg if as_it_is else make(Cast, arg, node.dtype)
         for other in settled.nodes:
             if other not in new:
                 below = tuple(new[c] for c in other.children)
@@ -240,23 +269,6 @@ class Function:
         if self._structure is not None:
             return self._structure(results)
         return results[0] if self.single else tuple(results)
-
-    def _sizes(self, closed: Closed, arrays: Sequence[np.ndarray]) -> list[int]:
-        """The extents of this call, checked."""
-        shapes = [a.shape for a in arrays] + [c.array.data.shape for c in closed.graph.captured]
-        try:
-            sizes = run_extents(closed.extents.program, shapes)
-        except Misfit as misfit:
-            names = [*(i.name for i in self.graph.inputs),
-                     *(c.name for c in closed.graph.captured)]
-            raise explain(misfit, closed.extents, names, self.name, self.order) from None
-        for node, over, kept in closed.never_empty:
-            if any(sizes[e] == 0 for e in over) and all(sizes[e] for e in kept):
-                axis = next(a for a, e in zip(node.axes, over, strict=True) if sizes[e] == 0)
-                raise ShapeError(
-                    f"{self.name}: {node.acc.name} has no identity and cannot accumulate axis "
-                    f"{axis} of size 0 of {formula(node.arg)}")
-        return sizes
 
     def close(self, dtypes: tuple[np.dtype | None, ...]) -> Closed:
         """The closed graph and extents for inputs of these dtypes."""
@@ -366,10 +378,13 @@ class Function:
     def example(self, arrays: Sequence[Any]) -> tuple[Closed, Signature]:
         """The signature of a call on these arrays."""
         full = arguments_of(self.name, self.graph.inputs, tuple(arrays), {})
+        other = self._for_numbers(full)
+        if other is not self:
+            return other.example(full)
         given = [array_of(self.name, i, a) for i, a in zip(self.graph.inputs, full, strict=True)]
         closed = self.close(tuple(i.dtype or dtype_of(a.dtype) for i, a in
                                   zip(self.graph.inputs, given, strict=True)))
-        sizes = self._sizes(closed, given)
+        sizes = sizes_of(self.name, closed, given)
         ins = [*given, *(c.array.data for c in closed.graph.captured)]
         return closed, Signature(
             frozenset(e for e, n in enumerate(sizes) if n == 1), tuple(map(runtime.given, ins)),

@@ -326,7 +326,9 @@ class Graph:
             moved = tuple(new[c] for c in children)
             new[node] = change(node if moved == children else node.rebuild(moved))
             carry_source(node, new[node])
-        return Graph(self.inputs, tuple(new[o] for o in self.outputs))
+        ends = tuple(new[i] if i in new else change(i) for i in self.inputs)
+        return Graph(ends,  # type: ignore[arg-type]
+                     tuple(new[o] for o in self.outputs))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as a flat list of nodes, so that depth does not matter."""

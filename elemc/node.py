@@ -7,6 +7,7 @@ import threading
 import weakref
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import TracebackType
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -95,6 +96,16 @@ def note_source(node: Node) -> None:
         frame = frame.f_back  # type: ignore[assignment]
     if frame is not None:
         sources[node] = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def user_line(trace: TracebackType | None) -> str | None:
+    """`file:line` of the innermost frame of a traceback that is outside of this package."""
+    found = None
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            found = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
 
 
 def carry_source(old: Node, new: Node) -> None:

@@ -24,9 +24,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .array import PYTHON_NUMBERS, Array, apply, as_node
+from .array import Array, apply, as_node
 from .constructors import array
-from .dtypes import CTYPES, dtype_of
+from .dtypes import CTYPES, PYTHON_NUMBERS, dtype_of
 from .errors import ArgumentError
 from .parse_names import (
     ATTRIBUTES,

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .array import CONVERTING, PYTHON_NUMBERS, Array, accumulate, apply
+from .array import CONVERTING, Array, accumulate, apply
 from .constructors import (
     astype,
     clip,
@@ -20,6 +20,7 @@ from .constructors import (
     where,
     zeros_like,
 )
+from .dtypes import PYTHON_NUMBERS
 from .errors import ArgumentError, UnsupportedError
 from .indexing import axes_of
 from .linear import dot, einsum, inner, matmul, outer, tensordot, vdot, vecdot

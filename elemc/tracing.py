@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import inspect
 import sys
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,12 +15,14 @@ import numpy as np
 from . import fastcall
 from .array import Array, as_node
 from .constructors import new_input
-from .dtypes import dtype_of
-from .errors import ArgumentError, TraceError
+from .dtypes import PYTHON_NUMBERS, as_array, dtype_of, number_dtype
+from .errors import ArgumentError, ElemcError, TraceError
 from .function import Function, make_function
 from .graph import Graph
+from .node import user_line
 
-WEAK = {int: np.dtype(np.int64), float: np.dtype(np.float64), complex: np.dtype(np.complex128)}
+# Settings, which are static without being named so: they are no arrays, and never change.
+SETTINGS = (type(None), str, bytes, type, np.dtype, np.ufunc, enum.Enum)
 
 
 def compile(fn: Callable[..., Any] | None = None, *, static: str | Sequence[str] = (),
@@ -34,8 +38,8 @@ def compile(fn: Callable[..., Any] | None = None, *, static: str | Sequence[str]
     fn : callable
         NumPy code.  It returns an array, or a tuple, list or dict of arrays.
     static : str or sequence of str
-        Arguments that are no arrays (an axis, a flag): the function is traced once per value,
-        which must be hashable.
+        Arguments that are no arrays (an axis, a flag, a method's self): the function is traced
+        once per value, which must be hashable.  None, strings, dtypes and enums need no naming.
     order : {"f", "c"}
         Which ends of two shapes align.
     name : str, optional
@@ -67,6 +71,14 @@ def make_traced(*args: Any) -> TracedFunction:
     return made
 
 
+def _signature_of(fn: Callable[..., Any]) -> inspect.Signature:
+    """The signature of `fn`; a ufunc has its operands for arguments."""
+    if not isinstance(fn, np.ufunc):
+        return inspect.signature(fn)
+    kind = inspect.Parameter.POSITIONAL_ONLY
+    return inspect.Signature([inspect.Parameter(f"x{k}", kind) for k in range(fn.nin)])
+
+
 class TracedFunction:
     """A Python function that is compiled for the dtypes and ranks it is called with."""
 
@@ -76,7 +88,7 @@ class TracedFunction:
         self.static, self.order, self.name, self._opts = static, order, name, opts
         if fn is not None:
             functools.update_wrapper(self, fn)
-            signature = inspect.signature(fn)
+            signature = _signature_of(fn)
             doc = fn.__doc__
         assert signature is not None
         self._fn, self._signature = fn, signature
@@ -96,9 +108,13 @@ class TracedFunction:
             return self._python()(*bound.args, **bound.kwargs)
         function = self._function(bound, arrays)
         result = function(*(a for _, a in arrays), out=out, where=where, req=req)
-        if not self.static and not named:
+        if not named and not any(n in self.static for n in [*bound.arguments][:len(args)]):
             self._register(args, function, tuple(a for _, a in arrays[len(args):]))
         return result
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """A method, whose first argument has to be static."""
+        return self if instance is None else types.MethodType(self, instance)
 
     _call = __call__  # what the call path in C leaves to Python
 
@@ -125,6 +141,11 @@ class TracedFunction:
         return f"<elemc compile {self.name}{self._signature}, {len(self._traced)} traced>"
 
     def _bind(self, args: tuple[Any, ...], named: dict[str, Any]) -> inspect.BoundArguments:
+        parameters = self._signature.parameters
+        unknown = [n for n in named if n not in parameters]
+        if unknown and all(p.kind is not p.VAR_KEYWORD for p in parameters.values()):
+            raise ArgumentError(f"{self.name} has no argument {unknown[0]}; it has "
+                                f"{', '.join(parameters)}")
         try:
             bound = self._signature.bind(*args, **named)
         except TypeError as error:
@@ -132,11 +153,16 @@ class TracedFunction:
         bound.apply_defaults()
         return bound
 
+    def _static(self, bound: inspect.BoundArguments) -> dict[str, Any]:
+        """The arguments that are looked at while tracing."""
+        return {n: v for n, v in bound.arguments.items()
+                if n in self.static or isinstance(v, SETTINGS)}
+
     def _arrays(self, bound: inspect.BoundArguments) -> list[tuple[str, Any]]:
         """The arguments that are arrays, flattened, with names."""
         found: list[tuple[str, Any]] = []
         for name, value in bound.arguments.items():
-            if name in self.static:
+            if name in self._static(bound):
                 continue
             kind = self._signature.parameters[name].kind
             if kind is inspect.Parameter.VAR_POSITIONAL:
@@ -148,11 +174,14 @@ class TracedFunction:
         return [(n, _array(self.name, n, v)) for n, v in found]
 
     def _function(self, bound: inspect.BoundArguments, arrays: list[tuple[str, Any]]) -> Function:
-        static = tuple((s, bound.arguments[s]) for s in self.static)
-        try:
-            hash(static)
-        except TypeError as error:
-            raise ArgumentError(f"{self.name}: static arguments are hashable: {error}") from None
+        static = tuple(self._static(bound).items())
+        for name, value in static:
+            try:
+                hash(value)
+            except TypeError:
+                raise ArgumentError(
+                    f"{self.name}: the static argument {name} is {type(value).__name__}, "
+                    "which is not hashable") from None
         key = (static, tuple((n, *_kind(a)) for n, a in arrays))
         function = self._traced.get(key)
         if function is None:
@@ -164,7 +193,7 @@ class TracedFunction:
         rest = iter(inputs)
         args = inspect.BoundArguments(self._signature, dict(bound.arguments))
         for name, value in bound.arguments.items():
-            if name in self.static:
+            if name in self._static(bound):
                 continue
             kind = self._signature.parameters[name].kind
             if kind is inspect.Parameter.VAR_POSITIONAL:
@@ -173,7 +202,13 @@ class TracedFunction:
                 args.arguments[name] = {k: next(rest) for k in value}
             else:
                 args.arguments[name] = next(rest)
-        result = self._python()(*args.args, **args.kwargs)
+        try:
+            result = self._python()(*args.args, **args.kwargs)
+        except ElemcError as error:
+            error.locate(user_line(error.__traceback__))
+            if error.args and not str(error.args[0]).startswith(f"{self.name}: "):
+                error.args = (f"{self.name}: {error.args[0]}", *error.args[1:])
+            raise
         leaves, structure = _flatten(result, self.name)
         graph = Graph(tuple(i.node for i in inputs), tuple(leaves))  # type: ignore[misc]
         return make_function(graph, self.order, ("broadcast",) * len(leaves), structure is None,
@@ -201,9 +236,12 @@ def _lookup(module: Any, qualified: str) -> Any:
 
 
 def _array(function: str, name: str, value: Any) -> Any:
-    if isinstance(value, Array) or type(value) in WEAK:
+    if isinstance(value, Array) or type(value) in PYTHON_NUMBERS:
         return value
-    array = np.asarray(value)
+    try:
+        array = as_array(value)
+    except ArgumentError as error:
+        raise ArgumentError(f"{function}: argument {name}: {error}") from None
     if array.dtype.kind not in "biufc":
         what = f"an array of {array.dtype}" if isinstance(value, np.ndarray) else (
             f"{type(value).__name__}, not an array")
@@ -214,8 +252,8 @@ def _array(function: str, name: str, value: Any) -> Any:
 
 def _kind(value: Any) -> tuple[int, np.dtype, bool]:
     """Rank, dtype, and whether it is a Python number, whose dtype gives way."""
-    if type(value) in WEAK:
-        return 0, WEAK[type(value)], True
+    if type(value) in PYTHON_NUMBERS:
+        return 0, number_dtype(value), True
     return value.ndim, dtype_of(value.dtype), False
 
 
