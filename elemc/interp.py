@@ -6,6 +6,7 @@ It makes an array of every node, so it is neither fast nor thrifty.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -112,12 +113,14 @@ def _accumulate(node: Accumulate, values: dict[Node, np.ndarray]) -> np.ndarray:
     where = np.broadcast_to(values[node.where], arg.shape) if node.where is not None else None
     initial = values[node.initial] if node.initial is not None else None
     program = dict(node.options)["program"]
-    count = int(np.prod([arg.shape[a] for a in node.axes]))
+    count = math.prod(arg.shape[a] for a in node.axes)
     kept = [n for a, n in enumerate(arg.shape) if a not in node.axes]
     if count == 0 and program.identity is None and initial is None and 0 not in kept:
         raise ShapeError(
             f"accumulator {node.acc.name} has no identity: it cannot fold an axis of size 0 "
             f"(axis {', '.join(str(a) for a in node.axes)} of an array of shape {arg.shape})")
+    if 0 in kept:
+        return np.zeros(kept, node.dtype)
     value = arg.astype(program.value, copy=False)
     if node.acc.reduce is None:
         return _fold(program, value, node.axes, initial, where)
@@ -140,8 +143,9 @@ def _fold(program: Any, value: np.ndarray, axes: tuple[int, ...], initial: np.nd
     """A left fold in C order of the reduced axes, all results at once."""
     kept = [a for a in range(value.ndim) if a not in axes]
     shape = [value.shape[a] for a in kept]
-    rows = value.transpose((*axes, *kept)).reshape(-1, *shape)
-    masks = None if where is None else where.transpose((*axes, *kept)).reshape(-1, *shape)
+    count = math.prod(value.shape[a] for a in axes)
+    rows = value.transpose((*axes, *kept)).reshape(count, *shape)
+    masks = None if where is None else where.transpose((*axes, *kept)).reshape(count, *shape)
     state: list[np.ndarray] | None = None
     if program.identity is not None:
         state = [np.full(shape, p) for p in program.identity]

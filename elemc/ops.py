@@ -31,13 +31,13 @@ def cast_code(src: np.dtype, dst: np.dtype) -> CCode:
         return CCode("{0} != 0", 9)
     if s.kind == "c" and d.kind != "c":
         part = np.dtype(np.float32 if src == np.complex64 else np.float64)
-        inner = cast_code(part, dst) if part != dst else CCode("{0}")
-        return CCode(inner.text.replace("{0}", "(__real__ {0})"), inner.precedence, inner.helpers)
+        inner = cast_code(part, dst) if part != dst else CCode("{0}", 14)
+        return CCode(inner.text.replace("{0}", "__real__ ({0})"), inner.precedence, inner.helpers)
     if d.kind == "c":
         part_type = "float" if dst == np.complex64 else "double"
         if s.kind == "c":
             return CCode(f"({d.value}){{0}}", 14)
-        return code_of(f"make_{d.suffix}(({part_type}){{0}}, 0)")
+        return code_of(f"make_{d.suffix}(({part_type})({{0}}), 0)")
     if dst == np.float16:
         return code_of("half_of_double({0})" if src == np.float64 else "round_half({0})")
     if s.kind == "f" and d.kind in "iu":

@@ -79,10 +79,17 @@ def _subtract(node: Apply) -> Node | None:
 
 
 def _power(node: Apply) -> Node | None:
-    """Know that x**1 is x, x**2 is square(x), x**-1 is reciprocal(x): NumPy's own shortcuts."""
+    """Know NumPy's own shortcuts , and that x**3 and x**4 are products."""
     a, b = node.args
     if node.dtype is None or node.dtype.kind not in "iuf":
         return None
+    if is_const(b, 3) or is_const(b, 4):  # no further from the truth than pow is allowed to be
+        square = make(Apply, OPS["square"], (a,), node.dtype)
+        if is_const(b, 3):
+            return make(Apply, OPS["multiply"], (square, a), node.dtype)
+        return make(Apply, OPS["square"], (square,), node.dtype)
+    if is_const(b, 0.5) and node.dtype.kind == "f":
+        return make(Apply, OPS["sqrt"], (a,), node.dtype)
     if is_const(b, 1):
         return a
     if is_const(b, 2):

@@ -17,13 +17,13 @@ enum { LANES = 32 };
 /* the smaller; NaN if either is */
 static inline double minimum_f64(double a, double b)
 {
-  return a <= b || a != a ? a : b;
+  return a < b || a != a ? a : b;
 }
 
 /* the greater; NaN if either is */
 static inline double maximum_f64(double a, double b)
 {
-  return a >= b || a != a ? a : b;
+  return a > b || a != a ? a : b;
 }
 
 int kernel_extremes(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,

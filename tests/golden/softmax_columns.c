@@ -16,7 +16,7 @@ extern double elemc_exp(double) SIMD;
 /* the greater; NaN if either is */
 static inline double maximum_f64(double a, double b)
 {
-  return a >= b || a != a ? a : b;
+  return a > b || a != a ? a : b;
 }
 
 /* A pairwise tree of partial states, kept as a binary counter: rounding grows like log n. */

@@ -16,7 +16,7 @@ extern double elemc_exp(double) SIMD;
 /* the greater; NaN if either is */
 static inline double maximum_f64(double a, double b)
 {
-  return a >= b || a != a ? a : b;
+  return a > b || a != a ? a : b;
 }
 
 int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,

@@ -15,7 +15,7 @@ enum { LANES = 32, BLOCK = 4096, TREE = 40 };
 /* the greater; NaN if either is */
 static inline double maximum_f64(double a, double b)
 {
-  return a >= b || a != a ? a : b;
+  return a > b || a != a ? a : b;
 }
 
 int kernel_variance(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
