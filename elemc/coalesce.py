@@ -117,8 +117,8 @@ def keep_order(values: Iterable[Value], env: Env, operands: Sequence[Operand]) -
     return Layout(tuple(dims), (True,) * (len(dims) - 1), True)
 
 
-def walk(values: Iterable[Value]) -> list[Value]:
-    """All values below `values`, arguments first; works at any depth."""
+def walk(values: Iterable[Value], leaf: Callable[[Value], bool] = lambda v: False) -> list[Value]:
+    """All values below `values`, arguments first, not looking inside leaves; works at any depth."""
     done: dict[Value, None] = {}
     stack = [(v, False) for v in reversed(list(values))]
     while stack:
@@ -129,7 +129,8 @@ def walk(values: Iterable[Value]) -> list[Value]:
             done[value] = None
         else:
             stack.append((value, True))
-            stack.extend((a, False) for a in reversed(value.args))
+            if not leaf(value):
+                stack.extend((a, False) for a in reversed(value.args))
     return list(done)
 
 

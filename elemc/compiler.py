@@ -38,6 +38,7 @@ class Closed:
     """A function for known dtypes: stages 1 to 3."""
 
     name: str
+    written: Graph
     graph: Graph
     extents: Extents
     order: str
@@ -48,7 +49,7 @@ class Closed:
     @cached_property
     def banner(self) -> list[str]:
         """The lines of its kernels' first comment."""
-        return banner_of(self.name, self.graph, self.order, self.modes, self.names,
+        return banner_of(self.name, self.written, self.order, self.modes, self.names,
                          self.output_names)
 
     @property
@@ -98,7 +99,7 @@ def close_function(name: str, graph: Graph, order: str, modes: Sequence[str],
     """Stages 1 to 3."""
     closed = simplify(close(graph, order, dtypes))
     every = (*names, *(n.name for n in closed.captured))
-    return Closed(name, closed, extents_of(closed), order, tuple(modes), every,
+    return Closed(name, graph, closed, extents_of(closed), order, tuple(modes), every,
                   tuple(output_names))
 
 

@@ -115,12 +115,12 @@ class _Emitter(Expressions):
             pointers, tuple(self.sizes), tuple(buffers),
             tuple(None if p.axis is None else list(self.sizes).index(
                 ("product", self.kernel.axes[p.axis.rstrip("/")])) for p in self.kernel.phases))
+        memory = [{"name": b.name, "type": ctype(b.dtype).value} for b in self.kernel.buffers]
         text = environment().get_template("kernel.c.j2").render(
             banner=[*banner, "", *self.operand_lines(views)], entry=ENTRY % entry, phases=phases,
             pointers=views,
             extents=[(name, f"n[{k}]") for k, name in enumerate(self.sizes.values())],
-            buffers=[{"name": b.name, "type": ctype(b.dtype).value} for b in self.kernel.buffers],
-            checks=self.checks, **self.prologue(repr((phases, views))))
+            buffers=memory, checks=self.checks, **self.prologue(repr((phases, views, memory))))
         return Source(text, entry, bindings)
 
     def prologue(self, body: str) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ folds are small arrays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .coalesce import walk
@@ -65,6 +65,34 @@ def roots(spec: Specialized) -> list[Root]:
                 order = kept
                 break
         found.append(Root(store, order, frozenset(), needs))
+    return found
+
+
+def carried(later: Iterable[Root], late: Mapping[Fold, Collection[Fold]],
+            known: Collection[Value]) -> dict[Value, Fold]:
+    """What has to outlive the loops in which the folds in `late` end, for `later` roots.
+
+    These are the largest values that can be computed there: `late` tells which folds each of its
+    folds could use.  Every value comes with the fold that it has to wait for.
+    """
+    wanted = [v for r in later for v in (*r.inputs(), getattr(r.of, "initial", None)) if v]
+    waits: dict[Value, Fold | None] = {}  # of what can be computed there
+    found: dict[Value, Fold] = {}
+    for value in walk(wanted, lambda v: isinstance(v, Fold) or v in known):
+        if value in known:
+            waits[value] = None
+        elif isinstance(value, Fold):
+            if value in late:
+                waits[value] = value
+        else:
+            folds = {f for a in value.args if (f := waits.get(a))}
+            last = next((f for f in folds if all(g in late[f] for g in folds - {f})), None)
+            if all(a in waits for a in value.args) and (
+                    not folds or last is not None and value.axes <= last.axes):
+                waits[value] = last
+            else:
+                found.update((a, f) for a in value.args if (f := waits.get(a)))
+    found.update((v, f) for v in wanted if (f := waits.get(v)))
     return found
 
 

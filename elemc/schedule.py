@@ -33,12 +33,9 @@ from .nest import (
     Statement,
     Write,
 )
-from .ops import OPS
-from .order import Root, roots
-from .scope import Scope, inline
+from .order import Root, carried, roots
+from .scope import SELECT, Scope, inline
 from .specialize import Convert, Fold, Literal, Load, Op, Specialized, Store, Value
-
-SELECT = OPS["where"]
 
 
 @dataclass
@@ -63,8 +60,12 @@ class _Scheduler:
         self.roots = roots(spec)
         self.root_of = {r.of: r for r in self.roots if isinstance(r.of, Fold)}
         self.states: dict[Fold, list[Named | Element]] = {}
-        self.planned: dict[Fold, Element] = {}
-        self.buffered: dict[Fold, Element] = {}  # of the planned ones, those already written
+        self.planned: dict[Value, Element] = {}
+        self.buffered: dict[Value, Element] = {}  # of the planned ones, those already written
+        self.waiting: dict[Fold, list[Value]] = {}  # planned ones, to be written after a fold
+        self.uses: dict[Fold, frozenset[Fold]] = {}  # the folds that a fold needs, at any depth
+        for fold, root in self.root_of.items():
+            self.uses[fold] = frozenset(root.needs).union(*(self.uses[f] for f in root.needs))
         self.names: dict[str, int] = {}
 
     def name(self, kind: str) -> str:
@@ -127,20 +128,24 @@ class _Scheduler:
 
     def buffer_late(self, segment: Segment, later: Sequence[Segment], bound: tuple[str, ...],
                     shared: bool) -> None:
-        """Give a buffer to the folds of `segment` that end inside its loop or in another phase."""
-        wanted = {n for s in later for r in s.roots for n in r.needs}
+        """Give buffers to what folds of `segment`, which end inside its loop, decide elsewhere."""
+        users = [r for s in later for r in s.roots]
+        wanted = {n for r in users for n in r.needs}
+        late: dict[Fold, frozenset[Fold]] = {}
         for root in segment.roots:
             fold = root.of
             if not isinstance(fold, Fold) or fold not in wanted or fold in self.planned:
                 continue
-            if segment.axis is None or segment.axis in root.over:
-                if not shared or self.same_phase(segment, later, fold):
-                    continue
-            strips = {b.rstrip("/") for b in bound}
-            axes = tuple(a for a in self.kernel.axes if a in fold.axes and a not in strips)
-            name = f"{self.name('buffer')}"
-            self.kernel.buffers.append(Buffer(name, fold.dtype, axes, shared))
-            self.planned[fold] = Element(fold.axes, fold.dtype, name, axes)
+            here = segment.axis is None or segment.axis in root.over  # where this level ends it
+            if not here or (shared and not self.same_phase(segment, later, fold)):
+                late[fold] = self.uses[fold]
+        strips = {b.rstrip("/") for b in bound}
+        for value, last in carried(users, late, self.planned).items():
+            axes = tuple(a for a in self.kernel.axes if a in value.axes and a not in strips)
+            name = self.name("buffer")
+            self.kernel.buffers.append(Buffer(name, value.dtype, axes, shared))
+            self.planned[value] = Element(value.axes, value.dtype, name, axes)
+            self.waiting.setdefault(last, []).append(value)
 
     def same_phase(self, segment: Segment, later: Sequence[Segment], fold: Fold) -> bool:
         """Whether all users of a fold that ends at the top run in the same serial phase."""
@@ -250,11 +255,9 @@ class _Scheduler:
 
     def start_left(self, fold: Fold, scope: Scope, strip: str | None) -> None:
         """Declare the state of a fold that goes from the left, one element at a time."""
-        program = fold.program
-        base = self.name(program.name)
-        names = [base] if len(program.state) == 1 else [
-            f"{base}_{k}" for k in range(len(program.state))]
-        targets = [_target(n, d, strip) for n, d in zip(names, program.state, strict=True)]
+        dtypes, base = fold.program.state, self.name(fold.program.name)
+        names = [base] if len(dtypes) == 1 else [f"{base}_{k}" for k in range(len(dtypes))]
+        targets = [_target(n, d, strip) for n, d in zip(names, dtypes, strict=True)]
         start = self.initial_state(fold, scope)
         if start is None:
             flag = _target(f"{base}_started", np.dtype(bool), strip)
@@ -310,16 +313,17 @@ class _Scheduler:
                 scope.body.append(Local(target.name, fold.dtype, True))
                 loop.body.append(Assign(target, result))
                 result = target
-            scope.known[fold] = result
+            scope.known[fold] = lane_scope.known[fold] = result
         self.keep(fold, scope, None if strip is None else lane_scope)
         if strip is not None and loop.body:
             scope.body.append(loop)
 
     def keep(self, fold: Fold, scope: Scope, inside: Scope | None = None) -> None:
-        """Put a result that loops elsewhere need into its buffer."""
-        if fold in self.planned:
-            self.buffered[fold] = self.planned[fold]
-            (inside or scope).body.append(Assign(self.planned[fold], scope.known[fold]))
+        """Put what waited for this fold, and loops elsewhere need, into its buffer."""
+        scope = inside or scope
+        for value in self.waiting.get(fold, []):
+            scope.body.append(Assign(self.planned[value], scope.value(value)))
+            self.buffered[value] = self.planned[value]
 
     # -- innermost statements ----------------------------------------------------------------
 
@@ -347,7 +351,8 @@ class _Scheduler:
         assert isinstance(fold, Fold)
         program, targets = fold.program, self.states[fold]
         state: list[Value] = [*targets[:len(program.state)]]
-        element = [values[fold.arg], *([self.position(fold)] if program.index else [])]
+        position = FoldIndex(frozenset(fold.over), np.dtype(np.int64), fold.over)
+        element = [values[fold.arg], *([position] if program.index else [])]
         new = inline(program.combine, [*state, *element])
         if fold.where is not None:
             new = [Op(v.axes, v.dtype, SELECT, (values[fold.where], v, s))
@@ -380,10 +385,6 @@ class _Scheduler:
         scope.bind(fold, result if result.dtype == fold.dtype else Convert(
             result.axes, fold.dtype, result), program.name)
         self.keep(fold, scope)
-
-    def position(self, fold: Fold) -> Value:
-        """The index of an element among those folded, in C order."""
-        return FoldIndex(frozenset(fold.over), np.dtype(np.int64), fold.over)
 
 
 def _next(root: Root, bound: Sequence[str]) -> str | None:

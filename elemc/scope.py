@@ -11,18 +11,20 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from .coalesce import over_new
+from .coalesce import over_new, walk
 from .graph import Apply, Cast, Const, Graph
 from .nest import Assign, Check, Element, Let, Local, Loop, Named, Statement
+from .ops import OPS, helper_externs
 from .specialize import Convert, Extent, Fold, Literal, Load, Op, Value
 
+SELECT = OPS["where"]
 LONGEST = 6  # operations in one expression
 
 
 class Scope:
     """The values known in a block, and the statements of its body."""
 
-    def __init__(self, fresh: Callable[[str], str], buffered: dict[Fold, Element],
+    def __init__(self, fresh: Callable[[str], str], buffered: dict[Value, Element],
                  load_name: Callable[[Load], str], body: list[Statement] | None = None,
                  parent: Scope | None = None) -> None:
         self.fresh, self.buffered, self.load_name = fresh, buffered, load_name
@@ -52,10 +54,7 @@ class Scope:
 
     def find(self, value: Value) -> Value | None:
         """How a value that is known here is written."""
-        known = self.known.get(value)
-        if known is None and isinstance(value, Fold):
-            known = self.buffered.get(value)
-        return known
+        return self.known.get(value, self.buffered.get(value))
 
     def let(self, value: Value, name: str | None = None) -> Named:
         """`value`, computed here once."""
@@ -87,6 +86,8 @@ class Scope:
             assert not isinstance(value, Fold), f"fold {value.program.name} is used before its loop"
             new = over_new(value, made)
             size[value] = 1 + sum(size[a] for a in value.args)
+            if isinstance(value, Op) and value.op is SELECT:  # a call on one side is no vector code
+                new = over_new(value, {a: self._called(made[a]) for a in value.args})
             if isinstance(value, Op) and value.op.error_condition(_dtypes(value)):
                 new = over_new(value, {a: self._simple(made[a]) for a in value.args})
                 self.body.append(Check(new))
@@ -104,6 +105,15 @@ class Scope:
     def _simple(self, value: Value) -> Value:
         """`value` as something that may be written twice."""
         return value if isinstance(value, (Named, Element, Literal)) else self.let(value)
+
+    def _called(self, value: Value) -> Value:
+        """`value`, named if it calls a function of the math library."""
+        for v in walk([value]):
+            if isinstance(v, Op):
+                code = v.op.code(_dtypes(v), v.dtype)
+                if code.externs or any(map(helper_externs, code.helpers)):
+                    return self.let(value)
+        return value
 
     def _plan(self, wanted: Iterable[Value]) -> tuple[list[Value], Counter[Value]]:
         """What has to be computed, arguments first, and how often each value is written."""

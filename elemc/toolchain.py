@@ -212,6 +212,8 @@ def _toolchain(command: tuple[str, ...], extra: tuple[str, ...]) -> Toolchain:
         facts = _probe(command)
         save_note(key, facts)
     flags = [*COMMON, *facts["machine_flags"]]
+    if facts["family"] == "gcc":  # else it moves calls into the arms of ?:, and loops stay scalar
+        flags.append("-fno-tree-sink")
     simd = bool(facts["simd"])
     calls = '__attribute__((simd("notinbranch"), const))' if simd else "__attribute__((const))"
     flags += [f"-DSIMD={calls}", "-DPURE=__attribute__((const))", *extra]

@@ -1,7 +1,7 @@
 /*
  * elemc kernel axpy
  *
- * z = 2.0 * y + w_in
+ * z = 2 * y + w_in
  *   z: broadcast, order f
  *
  * out z[i0]: float64, contiguous

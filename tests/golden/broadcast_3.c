@@ -1,7 +1,7 @@
 /*
  * elemc kernel broadcast_3
  *
- * z = x * y[None, None, :]
+ * z = x * y
  *   z: broadcast, order f
  *
  * out z[i0, i1]: float64, contiguous

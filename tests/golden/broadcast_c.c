@@ -1,7 +1,7 @@
 /*
  * elemc kernel broadcast_c
  *
- * z = x * y[:, None] + 1.0
+ * z = x * y + 1
  *   z: broadcast, order c
  *
  * in y[i0]: float64, contiguous

@@ -1,7 +1,7 @@
 /*
  * elemc kernel broadcast_f
  *
- * z = x * y[None, :] + 1.0
+ * z = x * y + 1
  *   z: broadcast, order f
  *
  * out z[i0, i1]: float64, contiguous

@@ -1,7 +1,7 @@
 /*
  * elemc kernel half
  *
- * z = x * x + 1.0
+ * z = x * x + 1
  *   z: broadcast, order f
  *
  * in x[i0]: float16, contiguous

@@ -1,9 +1,7 @@
 /*
  * elemc kernel layer_norm
  *
- * z = (x - (sum(x, axis=1)[:, None] / x.shape[1].astype(float64))[:, 0][:, None]) / sqrt((sum((x
- *     - sum(x, axis=1)[:, None] / x.shape[1].astype(float64))**2, axis=1)[:, None] /
- *     maximum(x.shape[1].astype(float64), 0.0))[:, 0][:, None] + 1e-05)
+ * z = (x - mean(x, axis=1)[:, None]) / sqrt(var(x, axis=1)[:, None] + 1e-05)
  *   z: broadcast, order f
  *
  * in x[i0, i1]: float64, contiguous

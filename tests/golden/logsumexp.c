@@ -1,9 +1,7 @@
 /*
  * elemc kernel logsumexp
  *
- * z = (log(sum(exp(x - where(isfinite(max(x, axis=1)[:, None]), max(x, axis=1)[:, None], 0.0)),
- *     axis=1)[:, None]) + where(isfinite(max(x, axis=1)[:, None]), max(x, axis=1)[:, None],
- *     0.0))[:, 0]
+ * z = logsumexp(x, axis=1)
  *   z: broadcast, order f
  *
  * in x[i0, i1]: float64, contiguous

@@ -1,7 +1,7 @@
 /*
  * elemc kernel luminance
  *
- * z = sum(image.astype(float32) * gain[None, None, :], axis=2)
+ * z = sum(image * gain, axis=2)
  *   z: broadcast, order f
  *
  * in image[i0, i1]: uint8, contiguous

@@ -1,7 +1,7 @@
 /*
  * elemc kernel sinc_where
  *
- * z = where(y > 0.0, sin(y), 0.0)
+ * z = where(y > 0, sin(y), 0.0)
  *   z: broadcast, order f
  *
  * in y[i0]: float64, contiguous
@@ -26,7 +26,8 @@ int kernel_sinc_where(int64_t phase, int64_t begin, int64_t end, char *const *p,
   INDEPENDENT
   for (int64_t i0 = begin; i0 < end; i0++) {
     const double y_v = AT(const double, y_p, i0 * y_s0);
-    AT(double, z_p, i0 * z_s0) = y_v > 0.0 ? elemc_sin(y_v) : 0.0;
+    const double t0 = elemc_sin(y_v);
+    AT(double, z_p, i0 * z_s0) = y_v > 0.0 ? t0 : 0.0;
   }
   return 0;
 }

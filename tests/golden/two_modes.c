@@ -1,7 +1,7 @@
 /*
  * elemc kernel two_modes
  *
- * z0 = x + y[None, :]
+ * z0 = x + y
  *   z0: broadcast, order f
  * z1 = sum(x, axis=0) * y
  *   z1: (accumulate, sum), order f

@@ -1,8 +1,7 @@
 /*
  * elemc kernel variance
  *
- * z = (sum((x - sum(x, axis=1)[:, None] / x.shape[1].astype(float64))**2, axis=1)[:, None] /
- *     maximum(x.shape[1].astype(float64) - 1.0, 0.0))[:, 0]
+ * z = var(x, axis=1, ddof=1)
  *   z: broadcast, order f
  *
  * in x[i0, i1]: float64, contiguous
