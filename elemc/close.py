@@ -42,6 +42,7 @@ from .graph import (
 )
 from .graph_promotion import promotion_types
 from .maps import align
+from .ops import INTEGRAL
 
 ORDERS = ("c", "f")
 
@@ -227,7 +228,15 @@ def cast(node: Node, dtype: np.dtype) -> Node:
     """`node` as `dtype`; constants are converted now."""
     if isinstance(node, Const):
         return _cast_const(node, dtype)
-    return node if node.dtype == dtype else make(Cast, node, dtype)
+    if node.dtype == dtype:
+        return node
+    inner = node
+    while isinstance(inner, Cast) and inner.dtype.kind in "iu":
+        inner = inner.arg
+    if dtype.kind in "fc" and inner is not node and inner.dtype.kind == "f":  # type: ignore[union-attr]
+        wide = cast(node, np.dtype(f"{node.dtype.kind}8"))  # type: ignore[union-attr]
+        return cast(make(Apply, INTEGRAL, (wide,), np.dtype(np.float64)), dtype)
+    return make(Cast, node, dtype)
 
 
 def _cast_const(node: Const, dtype: np.dtype) -> Node:

@@ -134,6 +134,8 @@ class Expressions:
 
     def code(self, code: Any, value: Value) -> Text:
         """An operation's C text, filled in."""
+        if code.text == "{0}":
+            return self.expr(value.args[0])
         self.helpers.update(dict.fromkeys(code.helpers))
         self.externs.update(dict.fromkeys(code.externs))
         parts = []

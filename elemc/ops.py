@@ -24,6 +24,13 @@ UFUNCS |= {np.degrees: OPS["rad2deg"], np.radians: OPS["deg2rad"]}
 SUFFIXES = {t.suffix: t for t in CTYPES.values()}
 
 
+# An integer that was a float is exact as float64.  Of a plain conversion gcc 12 makes trunc() of
+# that float, which may be -0.0.
+INTEGRAL = ScalarOp(
+    "integral", 1, lambda i: i.astype(np.float64),
+    {"*": "(double)({0} >> 32) * 4294967296.0 + (double)(uint32_t){0}"}, 12, notation="{0}")
+
+
 def cast_code(src: np.dtype, dst: np.dtype) -> CCode:
     """The C of a conversion, with NumPy's results on x86-64 for what does not fit."""
     s, d = ctype(src), ctype(dst)

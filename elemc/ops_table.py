@@ -79,9 +79,9 @@ def unary(name: str, fn: Callable[..., Any], domain: Any, **more: Any) -> Scalar
 LIB = "elemc_{}{{F}}({{0}})".format
 ROWS: tuple[ScalarOp, ...] = (
     # arithmetic
-    infix("add", "+", 12, c={"b": "{0} | {1}"}),
+    infix("add", "+", 12, c={"b": "({0} | {1})"}),
     infix("subtract", "-", 12),
-    infix("multiply", "*", 13, c={"b": "{0} & {1}", "c": "multiply_{S}({0}, {1})"}),
+    infix("multiply", "*", 13, c={"b": "({0} & {1})", "c": "multiply_{S}({0}, {1})"}),
     infix("divide", "/", 13, cost=4, c={"c": "divide_{S}({0}, {1})"}),
     helper("floor_divide", 2, cost=8, notation="{0} // {1}"),
     helper("remainder", 2, cost=8, notation="{0} % {1}"),

@@ -46,6 +46,10 @@ class Root:
             return [self.of.value] if self.of.mask is None else [self.of.value, self.of.mask]
         return [self.of.arg] if self.of.where is None else [self.of.arg, self.of.where]
 
+    @property
+    def args(self) -> Sequence[Value]:
+        """The values that it is computed from."""
+        return self.of.args if isinstance(self.of, Fold) else self.inputs()
 
 def roots(spec: Specialized) -> list[Root]:
     """Folds and stores, each after the folds it needs."""
@@ -68,14 +72,13 @@ def roots(spec: Specialized) -> list[Root]:
     return found
 
 
-def carried(later: Iterable[Root], late: Mapping[Fold, Collection[Fold]],
+def carried(wanted: Sequence[Value], late: Mapping[Fold, Collection[Fold]],
             known: Collection[Value]) -> dict[Value, Fold]:
-    """What has to outlive the loops in which the folds in `late` end, for `later` roots.
+    """What has to outlive the loops in which the folds in `late` end, for `wanted` values.
 
     These are the largest values that can be computed there: `late` tells which folds each of its
     folds could use.  Every value comes with the fold that it has to wait for.
     """
-    wanted = [v for r in later for v in (*r.inputs(), getattr(r.of, "initial", None)) if v]
     waits: dict[Value, Fold | None] = {}  # of what can be computed there
     found: dict[Value, Fold] = {}
     for value in walk(wanted, lambda v: isinstance(v, Fold) or v in known):

@@ -62,7 +62,7 @@ class _Scheduler:
         self.states: dict[Fold, list[Named | Element]] = {}
         self.planned: dict[Value, Element] = {}
         self.buffered: dict[Value, Element] = {}  # of the planned ones, those already written
-        self.waiting: dict[Fold, list[Value]] = {}  # planned ones, to be written after a fold
+        self.waiting: dict[object, list[Value]] = {}  # planned ones, to be written after a fold
         self.uses: dict[Fold, frozenset[Fold]] = {}  # the folds that a fold needs, at any depth
         for fold, root in self.root_of.items():
             self.uses[fold] = frozenset(root.needs).union(*(self.uses[f] for f in root.needs))
@@ -140,7 +140,8 @@ class _Scheduler:
             if not here or (shared and not self.same_phase(segment, later, fold)):
                 late[fold] = self.uses[fold]
         strips = {b.rstrip("/") for b in bound}
-        for value, last in carried(users, late, self.planned).items():
+        values = [a for r in users for v in (r, *self.waiting.get(r.of, ())) for a in v.args]
+        for value, last in carried(values, late, self.planned).items():
             axes = tuple(a for a in self.kernel.axes if a in value.axes and a not in strips)
             name = self.name("buffer")
             self.kernel.buffers.append(Buffer(name, value.dtype, axes, shared))

@@ -68,6 +68,27 @@ def test_values_position_and_specials(name, dtype):
     check(name, loop, out, arrays, f(*arrays), special=True)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "float64", "complex64"])
+@pytest.mark.parametrize("name", OPS)
+def test_within_an_expression(name, dtype):
+    """The C has the parentheses it needs, whatever stands around the operation and within it."""
+    if loop_of(name, dtype) is None:
+        pytest.skip("NumPy has no such loop")
+    op = OPS[name]
+    xs = [ec.array(f"x{k}", 1, dtype) for k in range(op.nin)]
+    arrays = [sample(dtype, 19, k + 1, d) for k, d in enumerate(op.domain)]
+    if op.raises and np.dtype(dtype).kind == "i":
+        arrays[1] = np.abs(arrays[1]) % 7
+    inner = [ec.function([x], apply("add", x, x)) for x in xs]
+    result = apply(op, *xs)
+    y, w = ec.array("y", 1, result.dtype), ec.array("w", 1, result.dtype)
+    other = sample(result.dtype, 19, 9)
+    one = compiled(name, dtype)(*(f(a) for f, a in zip(inner, arrays, strict=True)))
+    for wrap in (lambda v: apply("multiply", v, w), lambda v: apply("equal", w, v)):
+        together = ec.function([*xs, w], wrap(apply(op, *(apply("add", x, x) for x in xs))))
+        assert_same_bits(together(*arrays, other), ec.function([y, w], wrap(y))(one, other))
+
+
 def check(name, loop, out, arrays, got, special=False):
     want = reference(name, loop, out, arrays)
     assert got.dtype == want.dtype == out
@@ -136,3 +157,14 @@ def test_python_numbers_are_weak():
     with pytest.raises(DtypeError, match="300"):
         y = ec.array("y", 1, "uint8")
         ec.function([y], y + 300)
+
+
+@pytest.mark.parametrize("through", ["int32", "int64", "int16"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_integers_have_no_negative_zero(dtype, through):
+    x = ec.array("x", 1, dtype)
+    f = ec.function([x], [x.astype(through).astype(dtype), x.astype(through).astype("complex64").real,
+                          x.astype(through).astype("int64").astype("float64")])
+    for count in (1, 3, 40):
+        for got in f(np.full(count, -0.3, dtype)):
+            assert not np.signbit(got).any()
