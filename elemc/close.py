@@ -152,6 +152,7 @@ class _Closing:
         if isinstance(node.acc, Composite):
             return self._expand(node.acc, arg, node.axes, initial, where, options)
         options.pop("ties", None)  # concerns gradients only
+        matched = options.pop("matched", False)
         dtype = options.pop("dtype", None)
         if options:
             raise ArgumentError(f"{node.acc.name} has no option {', '.join(options)}")
@@ -168,7 +169,7 @@ class _Closing:
                                 "takes no initial=: give the accumulator another identity")
         if initial is not None:
             initial = align(cast(initial, program.state[0]), node.ndim, self.order)
-        kind = (("program", program),)
+        kind = (("program", program), ("matched", matched))
         return make(Accumulate, acc, cast(arg, value), node.axes, program.dtype, initial, where,
                     kind)
 
@@ -233,7 +234,8 @@ def cast(node: Node, dtype: np.dtype) -> Node:
     inner = node
     while isinstance(inner, Cast) and inner.dtype.kind in "iu":
         inner = inner.arg
-    if dtype.kind in "fc" and inner is not node and inner.dtype.kind == "f":  # type: ignore[union-attr]
+    source = inner.dtype
+    if inner is not node and dtype.kind in "fc" and source is not None and source.kind == "f":
         wide = cast(node, np.dtype(f"{node.dtype.kind}8"))  # type: ignore[union-attr]
         return cast(make(Apply, INTEGRAL, (wide,), np.dtype(np.float64)), dtype)
     return make(Cast, node, dtype)

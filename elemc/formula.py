@@ -95,6 +95,9 @@ def _apply(node: Apply, texts: dict[Node, tuple[str, int]]) -> tuple[str, int]:
     return notation.format(*parts), own
 
 
+HIDDEN = ("program", "ties", "matched")
+
+
 def _accumulate(node: Accumulate, texts: dict[Node, tuple[str, int]]) -> tuple[str, int]:
     """A fold, with the keywords that were given."""
     more = ""
@@ -103,7 +106,8 @@ def _accumulate(node: Accumulate, texts: dict[Node, tuple[str, int]]) -> tuple[s
     for name in ("initial", "where"):
         part = getattr(node, name)
         more += f", {name}={texts[part][0]}" if part is not None else ""
-    more += "".join(f", {k}={v}" for k, v in node.options if k not in ("program", "ties"))
+    more += "".join(f", {k}={v}" for k, v in node.options
+                    if k not in HIDDEN and v != "same")
     return f"{node.acc.name}({texts[node.arg][0]}{more})", CALL
 
 

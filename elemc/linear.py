@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from .accumulators import accumulator
-from .array import Array, accumulate, as_node
+from .array import Array, as_node
 from .errors import ArgumentError, AxisError, ShapeError, UnsupportedError
 from .graph import Accumulate, make, note_source
 from .indexing import axis_of
@@ -28,6 +29,11 @@ def einsum(subscripts: str, *operands: Any) -> Any:
     UnsupportedError
         For a diagonal: a label twice in one operand.
     """
+    return _einsum(subscripts, operands, False)
+
+
+def _einsum(subscripts: str, operands: Sequence[Any], matched: bool) -> Any:
+    """The same; `matched`: summed axes are of one size, and none is stretched."""
     arrays = _ranks(*operands)
     terms, right = _labels(subscripts, arrays)
     for term, x in zip(terms, arrays, strict=True):
@@ -51,7 +57,7 @@ def einsum(subscripts: str, *operands: Any) -> Any:
             spread = spread[tuple(slice(None) if c in term else None for c in every)]
         product = spread if product is None else product * spread
     axes = tuple(range(len(right), len(every)))
-    return _sum(product, axes) if axes else product
+    return _sum(product, axes, matched) if axes else product
 
 
 def _labels(subscripts: str, arrays: list[Any]) -> tuple[list[str], str]:
@@ -81,14 +87,10 @@ def _labels(subscripts: str, arrays: list[Any]) -> tuple[list[str], str]:
     return terms, right.replace("...", spare)
 
 
-def _sum(x: Any, axes: tuple[int, ...]) -> Any:
+def _sum(x: Any, axes: tuple[int, ...], matched: bool = True) -> Any:
     """A sum in the dtype of the products: matrix products do not widen integers."""
-    if x.dtype is not None and x.dtype.kind == "b":
-        return accumulate("any", x, axes)
-    if x.dtype is not None:
-        return accumulate("sum", x, axes, dtype=x.dtype)
-    fold = make(Accumulate, accumulator("sum"), x.node, axes, None, None, None,
-                (("dtype", "same"),))
+    fold = make(Accumulate, accumulator("sum"), x.node, axes, x.dtype, None, None,
+                (("dtype", "same"), ("matched", matched)))
     note_source(fold)
     return Array(fold)
 
@@ -108,7 +110,7 @@ def dot(a: Any, b: Any) -> Any:
     left, right = LETTERS[:a.ndim], LETTERS[26:26 + b.ndim]
     shared = -1 if b.ndim == 1 else -2
     right = right.replace(right[shared], left[-1])
-    return einsum(f"{left},{right}->{left[:-1]}{right.replace(left[-1], '')}", a, b)
+    return _einsum(f"{left},{right}->{left[:-1]}{right.replace(left[-1], '')}", (a, b), True)
 
 
 def inner(a: Any, b: Any) -> Any:
@@ -117,7 +119,7 @@ def inner(a: Any, b: Any) -> Any:
     if not a.ndim or not b.ndim:
         return a * b
     left, right = LETTERS[:a.ndim], LETTERS[26:25 + b.ndim]
-    return einsum(f"{left},{right}{left[-1]}->{left[:-1]}{right}", a, b)
+    return _einsum(f"{left},{right}{left[-1]}->{left[:-1]}{right}", (a, b), True)
 
 
 def outer(a: Any, b: Any) -> Any:
@@ -173,4 +175,4 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         right[j] = left[i]
     summed = {left[i] for i, _ in pairs}
     kept = "".join(c for c in left + right if c not in summed)
-    return einsum(f"{''.join(left)},{''.join(right)}->{kept}", a, b)
+    return _einsum(f"{''.join(left)},{''.join(right)}->{kept}", (a, b), True)

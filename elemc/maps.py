@@ -125,6 +125,8 @@ def _node_extents(node: Node, extents: Extents) -> tuple[int, ...]:
                 for a, b in zip(of[part] if part else (), whole, strict=False):
                     if a != b:
                         extents.add(("fit", a, b), node)
+            if dict(node.options).get("matched"):
+                _match(node, extents)
             return _without(of[node.arg], node.axes)
         case ExpandTo():
             like = of[node.like]
@@ -135,6 +137,17 @@ def _node_extents(node: Node, extents: Extents) -> tuple[int, ...]:
         case Index():
             return _index_extents(node, extents)
     raise AssertionError(f"{type(node).__name__} in a closed graph")
+
+
+def _match(node: Accumulate, extents: Extents) -> None:
+    """Neither factor of a matrix product is stretched along the axes it is summed over."""
+    product = node.arg.arg if isinstance(node.arg, Cast) else node.arg
+    if isinstance(product, Apply) and product.op.nin == 2:
+        for axis in node.axes:
+            a, b = (extents.of[factor][axis] for factor in product.args)
+            if a != b:
+                extents.add(("fit", a, b), node)
+                extents.add(("fit", b, a), node)
 
 
 def _without(values: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:

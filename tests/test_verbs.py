@@ -244,3 +244,19 @@ def test_any_index_reads_what_numpy_reads(key):
         return
     assert isinstance(x[key].node, Index)
     agree(ec.function([x], x[key] * 2)(T), want * 2)
+
+
+@pytest.mark.parametrize(("product", "shapes"), [
+    (np.matmul, [(3, 5), (1, 2)]), (np.matmul, [(3, 1), (5, 2)]), (np.matmul, [(2, 3, 5), (2, 1, 4)]),
+    (np.dot, [(5,), (1,)]), (np.dot, [(1,), (5,)]), (np.inner, [(2, 5), (3, 1)]),
+    (np.vecdot, [(2, 5), (2, 1)]), (np.tensordot, [(2, 3, 4), (3, 1)])])
+def test_products_stretch_no_summed_axis(product, shapes):
+    arrays = [sample("float64", s) for s in shapes]
+    with pytest.raises(ValueError):
+        product(*arrays)
+    with pytest.raises(ShapeError, match="does not stretch"):
+        ec.compile(lambda a, b: product(a, b))(*arrays)
+    fitting = [np.ones([5 if n in (1, 5) else n for n in s]) for s in shapes]
+    if product is np.tensordot:
+        fitting[1] = np.ones((3, 4))
+    np.testing.assert_allclose(ec.compile(lambda a, b: product(a, b))(*fitting), product(*fitting))
