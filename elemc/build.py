@@ -7,7 +7,6 @@ kernels declare and do not define, is opened before any of them and its names ar
 from __future__ import annotations
 
 import errno
-import importlib.metadata
 import os
 import shlex
 import sys
@@ -288,6 +287,8 @@ def _obtain(job: _Job) -> tuple[Path, bool]:
 
 def _compile(job: _Job, work: Path) -> dict[str, object]:
     """Write source and library of `job` into `work`; returns what meta.json says of them."""
+    import importlib.metadata  # slow to import, and needed here only
+
     (work / cache.SOURCE).write_text(job.source, encoding="utf-8")
     start = time.perf_counter()
     _run(job, job.command(cache.SOURCE), work)

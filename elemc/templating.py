@@ -1,9 +1,13 @@
 """The Jinja environment that lays out every line of C."""
 
+from __future__ import annotations
+
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 PACKAGE = Path(__file__).parent
 
@@ -11,6 +15,8 @@ PACKAGE = Path(__file__).parent
 @cache
 def environment() -> Environment:
     """The environment of `templates/`: beside the package in a checkout, inside it in a wheel."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # slow to import
+
     places = [PACKAGE / "templates", PACKAGE.parent / "templates"]
     env = Environment(
         loader=FileSystemLoader(places),
