@@ -23,8 +23,11 @@ from .constructors import (
     moveaxis,
     ones_like,
     scalar,
+    squeeze,
+    swapaxes,
     tensor3,
     tensor4,
+    transpose,
     vector,
     where,
     zeros_like,
@@ -47,6 +50,8 @@ from .errors import (
 from .function import Function, function
 from .linear import dot, einsum, inner, matmul, outer, tensordot, vdot
 from .ops import OPS as _OPS
+from .ops_table import ALIASES as _ALIASES
+from .protocol import divmod
 from .protocol import fold_function as _fold_function
 from .protocol import public as _public
 from .settings import get_num_threads, set_num_threads, show_config
@@ -59,10 +64,11 @@ __all__ = [
     "Accumulator", "ArgumentError", "Array", "AxisError", "CacheWarning", "CompileError",
     "DomainError", "DtypeError", "ElemcError", "ExpressionError", "FallbackWarning", "Function",
     "ModeError", "ShapeError", "TraceError", "UnsupportedError", "accumulate", "align", "arange",
-    "array", "astype", "clip", "compile", "constant", "dot", "einsum", "expand_dims", "expand_to",
-    "flip", "full_like", "function", "get_num_threads", "inner", "length", "matmul", "matrix",
-    "moveaxis", "ones_like", "outer", "scalar", "scalar_op", "set_num_threads", "show_config",
-    "tensor3", "tensor4", "tensordot", "vdot", "vector", "where", "zeros_like",
+    "array", "astype", "clip", "compile", "constant", "divmod", "dot", "einsum", "expand_dims",
+    "expand_to", "flip", "full_like", "function", "get_num_threads", "inner", "length", "matmul",
+    "matrix", "moveaxis", "ones_like", "outer", "scalar", "scalar_op", "set_num_threads",
+    "show_config", "squeeze", "swapaxes", "tensor3", "tensor4", "tensordot", "transpose", "vdot",
+    "vector", "where", "zeros_like",
 ]
 
 # one function per row of the tables: elemc.exp, elemc.erf, elemc.sum, elemc.logsumexp, ...
@@ -74,4 +80,6 @@ for _name in _ACCUMULATORS:
     if _name not in globals():
         globals()[_name] = _fold_function(_name)
         __all__ += [_name]
-abs = globals()["absolute"]
+for _alias, _name in _ALIASES.items():
+    globals()[_alias] = globals()[_name]
+    __all__ += [_alias]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .accumulators_parts import parts_of
 from .dtypes import accumulation_dtype, dtype_of
 from .errors import ArgumentError
 
@@ -34,7 +35,7 @@ class Accumulator:
         `combine(*state, value)` gives the next state; with `index`, `combine(*state, value, k)`,
         where `k` counts the elements of the reduced axes in C order.
     finish : callable, optional
-        `finish(*state)` gives the result; default: the first component.
+        `finish(*state)` gives the result; a state of one part needs none.
     merge : callable, optional
         `merge(*a, *b)` joins the states of two neighbouring ranges.  Must be associative up to
         rounding.  Without it, elements are folded from the left, in C order, one by one.
@@ -73,7 +74,9 @@ class Accumulator:
 
     def __post_init__(self) -> None:
         if self.commutative and self.merge is None:
-            raise ArgumentError(f"accumulator {self.name}: commutative needs merge")
+            raise ArgumentError(f"accumulator {self.name!r}: commutative needs merge")
+        for role, part in parts_of(self).items():
+            object.__setattr__(self, role, part)
 
     def value_dtype(self, dtype: np.dtype) -> np.dtype:
         """What values of `dtype` are converted to before they are folded."""

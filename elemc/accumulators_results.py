@@ -72,7 +72,8 @@ def check_options(acc: Accumulator | Composite, options: Mapping[str, Any]) -> N
     for name in ("ddof", "ord"):
         if not isinstance(options.get(name, 0), (int, float, np.integer, np.floating)):
             raise ArgumentError(f"{acc.name}: {name}= is a number, not "
-                                f"{type(options[name]).__name__}")
+                                f"{type(options[name]).__name__} (an argument of a compiled "
+                                f"function: compile with static={name!r})")
     ties = options.get("ties", "split")
     if ties not in TIES:
         raise ArgumentError(f"{acc.name}: unknown ties={ties!r}; it is 'split', 'all' or 'first'")

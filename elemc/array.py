@@ -35,7 +35,7 @@ from .graph import (
     source_of,
 )
 from .graph_promotion import promotion_types
-from .indexing import axes_of, axis_of, forms_of, permutation_of, without
+from .indexing import about_sizes, axes_of, axis_of, forms_of, permutation_of, without
 from .ops import OPS
 from .ops_base import ScalarOp
 
@@ -140,7 +140,7 @@ class Array:
         where = f" (in the expression at {note})" if note else ""
         raise TraceError(f"{what} of the symbolic array {formula(self.node)} asks for its value, "
                          f"which is known only when the compiled function is called: {instead}"
-                         f"{where}")
+                         f"{about_sizes(self.node)}{where}")
 
     def __bool__(self) -> bool:
         self._no_value("the truth value", "use elemc.where instead of a branch, & and | instead of "
@@ -156,7 +156,8 @@ class Array:
         self._no_value("complex()", "use astype")
 
     def __index__(self) -> int:
-        self._no_value("use as an index", "indices are constants; there is no gather")
+        self._no_value("use as an index", "indices are constants, there is no gather; a setting "
+                       "is compiled with static=")
 
     def __len__(self) -> int:
         self._no_value("len()", "Python wants a plain integer there; use x.shape[0] or "
@@ -193,10 +194,14 @@ class Array:
 
     def clip(self, min: Any = None, max: Any = None) -> Array:
         """The value limited to [min, max]; None: no limit."""
-        low = self if min is None else apply("maximum", self, min)
-        return low if max is None else apply("minimum", low, max)
+        low = self if _beyond(min, self.dtype, -1) else apply("maximum", self, min)
+        return low if _beyond(max, low.dtype, 1) else apply("minimum", low, max)
 
     __round__ = round
+
+    def copy(self, order: str = "C") -> Array:
+        """The array itself, which is never changed; `order` is NumPy's."""
+        return self
 
     def astype(self, dtype: Any, *, copy: bool = True) -> Array:
         """The array converted to `dtype`; `copy` is NumPy's and makes no difference here."""
@@ -238,6 +243,13 @@ class Array:
             raise UnsupportedError("squeeze needs axis=: sizes of 1 are known only when called")
         forms, ndim = without(axes_of(axis, self.ndim), self.ndim)
         return Array(_noted(make(Index, self.node, forms, ndim)))
+
+
+def _beyond(bound: Any, dtype: np.dtype | None, side: int) -> bool:
+    """Whether no value of `dtype` lies beyond `bound`, above it (`side` 1) or below (-1)."""
+    if bound is None or type(bound) is not int or dtype is None or dtype.kind not in "iu":
+        return bound is None
+    return bound >= np.iinfo(dtype).max if side > 0 else bound <= np.iinfo(dtype).min
 
 
 def _unpickled(graph: Graph) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from .formula import formula
@@ -18,7 +19,7 @@ def banner_of(name: str, graph: Graph, order: str, modes: Sequence[str], names: 
     for output, own, mode in zip(graph.outputs, output_names, modes, strict=True):
         lines += _wrap(f"{own} = {formula(output, called)}")
         lines.append(f"  {own}: {mode}, order {order}")
-    return [line.replace("*/", "* /") for line in lines]
+    return [re.sub(r"\s*[\r\n\f\v]\s*", " ", line).replace("*/", "* /") for line in lines]
 
 
 def _wrap(text: str) -> list[str]:

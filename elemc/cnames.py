@@ -9,6 +9,8 @@ from collections.abc import Sequence
 RESERVED = re.compile(r"(begin|end|phase|status|tune|[abcijnpsw]|([abceijnt]|acc|row|buffer)\d+|"
                       r"(elemc|kernel)_.*|_.*|.*_(p|v|s\d+|\d+)|l|half|[fc]?(32|64)|"
                       r"int|long|main)$")
+# With a number, these may be the names of other variables, strides, types or functions.
+UNFIT = re.compile(r"(.*_)?[a-z]?|.*\d|elemc.*")
 C_WORDS = set(("auto break case char const continue default do double else enum extern float for "
                "goto if inline int long register restrict return short signed sizeof static "
                "struct switch typedef union unsigned void volatile while asm typeof where "
@@ -20,6 +22,12 @@ def identifier(name: str) -> str:
     """`name` as a C identifier."""
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
     return plain if plain and not plain[0].isdigit() else f"_{plain}"
+
+
+def stem(name: str) -> str:
+    """What names of C variables begin with that end in a number, after `name`, an accumulator."""
+    plain = identifier(name)
+    return f"{plain}_fold" if UNFIT.fullmatch(plain) else plain
 
 
 def c_names(names: Sequence[str]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from .array import Array, apply, as_node
 from .dtypes import dtype_of
 from .errors import ArgumentError, AxisError, DtypeError, ShapeError, UnsupportedError
 from .graph import Align, ExpandTo, Input, Iota, Node, Size, make, note_source
-from .indexing import axes_of, axis_of
+from .indexing import axes_of, axis_of, listed
 
 _count = itertools.count()
 
@@ -40,34 +40,44 @@ def array(name: str | None, ndim: int, dtype: Any = "float64") -> Array:
     dtype : dtype or None
         None: any; the function is compiled for each dtype that it meets.
     """
-    if not isinstance(ndim, int) or not 0 <= ndim <= 32:
-        raise ArgumentError(f"a rank is an integer from 0 to 32, not {ndim!r}")
-    return new_input(name or f"x{next(_count)}", ndim, dtype)
+    return _named("array(name, ndim, dtype)", name, ndim, dtype)
+
+
+def _named(call: str, name: Any, ndim: Any, dtype: Any) -> Array:
+    """What `call` makes, an input of that name or of a new one, from checked arguments."""
+    if name is not None and not isinstance(name, str):
+        raise ArgumentError(f"{call}: the name comes first, and {name!r} is no string")
+    if isinstance(ndim, bool) or not isinstance(ndim, (int, np.integer)) or not 0 <= ndim <= 32:
+        raise ArgumentError(f"{call} {name}: a rank is an integer from 0 to 32, not {ndim!r}")
+    try:
+        return new_input(name or f"x{next(_count)}", int(ndim), dtype)
+    except DtypeError as error:
+        raise DtypeError(f"{call} {name}: {error}") from None
 
 
 def scalar(name: str | None = None, dtype: Any = "float64") -> Array:
     """An input of rank 0."""
-    return array(name, 0, dtype)
+    return _named("scalar(name, dtype)", name, 0, dtype)
 
 
 def vector(name: str | None = None, dtype: Any = "float64") -> Array:
     """An input of rank 1."""
-    return array(name, 1, dtype)
+    return _named("vector(name, dtype)", name, 1, dtype)
 
 
 def matrix(name: str | None = None, dtype: Any = "float64") -> Array:
     """An input of rank 2."""
-    return array(name, 2, dtype)
+    return _named("matrix(name, dtype)", name, 2, dtype)
 
 
 def tensor3(name: str | None = None, dtype: Any = "float64") -> Array:
     """An input of rank 3."""
-    return array(name, 3, dtype)
+    return _named("tensor3(name, dtype)", name, 3, dtype)
 
 
 def tensor4(name: str | None = None, dtype: Any = "float64") -> Array:
     """An input of rank 4."""
-    return array(name, 4, dtype)
+    return _named("tensor4(name, dtype)", name, 4, dtype)
 
 
 def constant(value: Any, dtype: Any = None) -> Array:
@@ -92,9 +102,11 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     return apply("where", condition, x, y)
 
 
-def astype(x: Any, dtype: Any) -> Array:
-    """`x` converted to `dtype`."""
-    return Array(as_node(x)).astype(dtype)
+def astype(x: Any, dtype: Any) -> Any:
+    """`x` converted to `dtype`; of symbolic or of NumPy arrays."""
+    if not isinstance(x, Array):
+        return np.asarray(x).astype(dtype_of(dtype))[()]
+    return x.astype(dtype)
 
 
 def length(x: Array) -> Array:
@@ -141,8 +153,7 @@ def arange(size: Array) -> Array:
 
 def moveaxis(x: Array, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """`x` with some axes moved to other places; the rest keep their order."""
-    sources, places = ([axis_of(a, x.ndim) for a in ((axes,) if isinstance(axes, int) else axes)]
-                       for axes in (source, destination))
+    sources, places = ([axis_of(a, x.ndim) for a in listed(axes)] for axes in (source, destination))
     if len(sources) != len(places) or len({*sources}) < len(sources) or (
             len({*places}) < len(places)):
         raise AxisError(f"moveaxis from {source} to {destination}: as many places as axes, none of "
@@ -155,18 +166,39 @@ def moveaxis(x: Array, source: int | Sequence[int], destination: int | Sequence[
 
 def expand_dims(x: Array, axis: int | Sequence[int]) -> Array:
     """`x` with new axes of size 1."""
-    listed = (axis,) if isinstance(axis, int) else tuple(axis)
-    ndim = x.ndim + len(listed)
-    new = axes_of(listed, ndim)
+    ndim = x.ndim + len(listed(axis))
+    new = axes_of(axis, ndim)
     return x[tuple(None if a in new else slice(None) for a in range(ndim))]
 
 
-def flip(x: Array, axis: int | Iterable[int] | None = None) -> Array:
+def flip(x: Array, axis: int | Sequence[int] | None = None) -> Array:
     """`x` reversed along the given axes."""
-    axes = axes_of(axis if axis is None or isinstance(axis, int) else tuple(axis), x.ndim)
+    axes = axes_of(axis, x.ndim)
     return x[tuple(slice(None, None, -1) if a in axes else slice(None) for a in range(x.ndim))]
 
 
-def clip(x: Any, min: Any = None, max: Any = None) -> Array:
-    """`x` limited to [min, max]; None: no limit."""
+def transpose(x: Array, axes: Sequence[int] | None = None) -> Any:
+    """`x` with its axes permuted; without `axes`, reversed."""
+    return _ranked(x).transpose(axes)
+
+
+def swapaxes(x: Array, axis1: int, axis2: int) -> Any:
+    """`x` with two axes exchanged."""
+    return _ranked(x).swapaxes(axis1, axis2)
+
+
+def squeeze(x: Array, axis: int | tuple[int, ...] | None = None) -> Any:
+    """`x` without the given axes, which must be of size 1 when called."""
+    return _ranked(x).squeeze(axis)
+
+
+def _ranked(x: Any) -> Any:
+    """`x`, symbolic or NumPy's, as something with axes."""
+    return x if isinstance(x, Array) else np.asarray(x)
+
+
+def clip(x: Any, min: Any = None, max: Any = None) -> Any:
+    """`x` limited to [min, max], None: no limit; of symbolic or of NumPy arrays."""
+    if not any(isinstance(value, Array) for value in (x, min, max)):
+        return np.clip(x, min, max)
     return Array(as_node(x)).clip(min, max)

@@ -70,7 +70,7 @@ def dtype_of(spec: object) -> np.dtype:
     """
     try:
         dtype: np.dtype = np.dtype(spec)  # type: ignore[call-overload]
-    except TypeError as error:
+    except (TypeError, ValueError, SyntaxError) as error:
         raise DtypeError(f"{spec!r} is not a dtype: {error}") from None
     dtype = np.dtype(dtype.newbyteorder("="))
     if dtype.kind in "iu":  # longlong and long are one type of eight bytes

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import ops
+from .cnames import stem
 from .coalesce import walk
 from .dtypes import ctype
 from .expressions import Expressions
@@ -130,7 +131,8 @@ class _Emitter(Expressions):
         for name in helpers:
             self.externs.update(dict.fromkeys(ops.helper_externs(name)))
         env = environment()
-        texts += [env.get_template("tree.c.j2").render(**t) for t in self.trees.values()]
+        texts += [env.get_template("tree.c.j2").render(helper=h, **t)
+                  for h, t in self.trees.items()]
         macros = [MACROS[m] for m in MACROS if m in self.macros]
         constants = {"LANES": self.lanes, "STRIP": self.strip, "BLOCK": BLOCK, "ROWS": ROWS,
                      "TREE": TREE}
@@ -275,17 +277,19 @@ class _Emitter(Expressions):
 
     def fold(self, fold: LaneFold, item: LaneLoop | Blocks) -> dict[str, Any]:
         """What the templates need to fold one accumulator."""
-        merge = self.merge(fold, "a", "b")
-        helper = f"{fold.kind}_{ctype(fold.dtype).suffix}"
+        kind = stem(fold.kind)
+        tree = {"type": self.type(fold.dtype), "merge": self.merge(fold, "a", "b"),
+                "identity": self.text(fold.identity)}
+        helper = self.tree_name(f"{kind}_{ctype(fold.dtype).suffix}", tree)
         view: dict[str, Any] = {
-                "name": fold.name, "kind": fold.kind, "type": self.type(fold.dtype), "tree":
+                "name": fold.name, "kind": kind, "type": tree["type"], "tree":
                 fold.tree, "helper": helper, "neutral": self.text(fold.neutral), "part": fold.part,
                 "merge_lanes": self.merge(
                     fold, f"{fold.name}_lane[l]", f"{fold.name}_lane[l + h]"),
                 "merge_block": self.merge(fold, fold.name, f"{fold.name}_lane[0]"),
                 "merge_top": self.merge(fold, f"{fold.name}_tree[{item.folds[0].name}_top - 1]",
                                         fold.name),
-                "identity": self.text(fold.identity)}
+                "identity": tree["identity"]}
         if isinstance(item, Blocks) and fold.part:
             at = "" if item.strip is None else "[l]"
             view["merge_part"] = self.merge(fold, fold.name + at, fold.part + at)
@@ -293,9 +297,15 @@ class _Emitter(Expressions):
         if fold.tree:
             self.macros.add("TREE")
         if fold.tree and isinstance(item, Blocks) and item.strip is not None:
-            self.trees[helper] = {"helper": helper, "type": view["type"], "merge": merge,
-                                  "identity": self.text(fold.identity)}
+            self.trees[helper] = tree
         return view
+
+    def tree_name(self, name: str, tree: dict[str, str]) -> str:
+        """What the functions of a tree are called; accumulators of one name may differ."""
+        number, free = 1, name
+        while self.trees.get(free, tree) != tree:
+            number, free = number + 1, f"{name}_{number + 1}"
+        return free
 
     def merge(self, fold: LaneFold, a: str, b: str) -> str:
         """The merge expression over the states named `a` and `b`."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .errors import ArgumentError, AxisError, UnsupportedError
-from .graph import Axis, Only, Pick
+from .errors import ArgumentError, AxisError, TraceError, UnsupportedError
+from .graph import Apply, Axis, Node, Only, Pick, Size
 
 
 def bounds_of(key: slice) -> tuple[int | None, int | None, int]:
@@ -26,13 +26,27 @@ def integer_of(value: Any, what: str) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return int(value)
     raise UnsupportedError(f"{what} is a constant integer, not {type(value).__name__}: elemc has "
-                           "no gather; use slices, or elemc.where with a mask")
+                           "no gather; use slices, or elemc.where with a mask (if it is an "
+                           "argument of a compiled function: compile with static=)")
+
+
+def about_sizes(node: Node) -> str:
+    """What to write instead, if `node` is computed from sizes and its value was asked for."""
+    while isinstance(node, Apply) and not node.ndim:
+        node = next((a for a in node.args if isinstance(a, (Apply, Size))), node.args[0])
+    return "" if not isinstance(node, Size) else (
+        "; for np.arange or range of a size write elemc.arange(x.shape[0]), for np.zeros(x.shape) "
+        "elemc.zeros_like(x)")
 
 
 def axis_of(axis: Any, ndim: int) -> int:
     """`axis` as a place from 0 to `ndim - 1`."""
     try:
         place = operator.index(axis)
+    except TraceError:
+        name = axis.name or "axis"
+        raise AxisError(f"an axis is an integer, and {name} is a symbolic array: if it is an "
+                        f"argument of a compiled function, compile with static={name!r}") from None
     except TypeError:
         raise AxisError(f"an axis is an integer, not {type(axis).__name__}") from None
     if not -ndim <= place < ndim:
@@ -40,12 +54,16 @@ def axis_of(axis: Any, ndim: int) -> int:
     return place % ndim
 
 
+def listed(axis: Any) -> tuple[Any, ...]:
+    """`axis=`, one or several, as a tuple."""
+    return tuple(axis) if isinstance(axis, (tuple, list, range)) else (axis,)
+
+
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     """`axis=` as sorted non-negative integers; None is all."""
     if axis is None:
         return tuple(range(ndim))
-    listed = axis if isinstance(axis, (tuple, list)) else (axis,)
-    axes = tuple(sorted(axis_of(a, ndim) for a in listed))
+    axes = tuple(sorted(axis_of(a, ndim) for a in listed(axis)))
     if len(set(axes)) < len(axes):
         raise AxisError(f"axis {axis} names an axis twice")
     return axes
@@ -73,11 +91,10 @@ def forms_of(keys: Sequence[Any], ndim: int) -> tuple[tuple[Axis | Pick, ...], i
 
 def permutation_of(axes: Any, ndim: int) -> tuple[Axis, ...]:
     """How `x.transpose(axes)` reads `x`; no axes: in reverse."""
-    if axes is None or axes == ():
-        axes = range(ndim)[::-1]
-    places = [axis_of(a, ndim) for a in axes]
+    every = (() if axes is None else listed(axes)) or tuple(range(ndim)[::-1])
+    places = [axis_of(a, ndim) for a in every]
     if sorted(places) != list(range(ndim)):
-        raise AxisError(f"axes {tuple(axes)} are no permutation of {ndim} axes")
+        raise AxisError(f"axes {every} are no permutation of {ndim} axes")
     return tuple(Axis(places.index(d)) for d in range(ndim))
 
 

@@ -28,7 +28,8 @@ SUFFIXES = {t.suffix: t for t in CTYPES.values()}
 # that float, which may be -0.0.
 INTEGRAL = ScalarOp(
     "integral", 1, lambda i: i.astype(np.float64),
-    {"*": "(double)({0} >> 32) * 4294967296.0 + (double)(uint32_t){0}"}, 12, notation="{0}")
+    {"*": "(double)({0} >> 32) * 4294967296.0 + (double)(uint32_t){0}"}, 12, notation="{0}",
+    like=lambda dtype: ((dtype,), np.dtype(np.float64)))
 
 
 def cast_code(src: np.dtype, dst: np.dtype) -> CCode:
@@ -125,8 +126,9 @@ def user_op(name: str, arity: int, c: str, numpy: Callable[..., Any]) -> ScalarO
                             f"there are {', '.join(letters[:arity]) or f'x0 to x{arity - 1}'}")
     text = re.sub(r"\b([a-z]\w*)(?=\()", lambda m: _libm(name, m.group(1)), text)
     like = np.cbrt if arity == 1 else _common_float
+    plain = name.replace("{", "{{").replace("}", "}}")
     return ScalarOp(name, arity, numpy, {"f": f"({text})"}, CALL, like=like, kinds="f", cost=20,
-                    notation=f"{name}({', '.join(f'{{{k}}}' for k in range(arity))})",
+                    notation=f"{plain}({', '.join(f'{{{k}}}' for k in range(arity))})",
                     domain=((-2.0, 2.0),) * arity)
 
 

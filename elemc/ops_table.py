@@ -61,8 +61,8 @@ def _part(dtype: Any) -> Any:
 
 
 def _angle(dtype: Any) -> Any:
-    loop = dtype_of(dtype) if not isinstance(dtype, type) and dtype.kind == "c" else (
-        np.arctan.resolve_dtypes((dtype, None))[0])
+    loop = dtype_of(dtype) if np.dtype(dtype).kind == "c" else (
+        np.arctan2.resolve_dtypes((int, dtype, None))[-1])  # NumPy's is arctan2(0, x)
     return (loop,), np.zeros(0, loop).real.dtype
 
 
@@ -76,19 +76,31 @@ def unary(name: str, fn: Callable[..., Any], domain: Any, **more: Any) -> Scalar
     return call(name, 1, numpy=fn, like=np.cbrt, kinds="f", domain=(domain,), cost=20, **more)
 
 
+POWER = ("complex numbers as exp(y log(x)) in long double, the C library's cpowl; powers of 0 are NumPy's, and small integer "
+         "powers of infinities are products")
+
+# NumPy 2's other names, and SciPy's, of rows.
+ALIASES = {
+    "abs": "absolute", "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh",
+    "atan": "arctan", "atan2": "arctan2", "atanh": "arctanh", "bitwise_invert": "invert",
+    "bitwise_left_shift": "left_shift", "bitwise_not": "invert", "bitwise_right_shift": "right_shift",
+    "conj": "conjugate", "degrees": "rad2deg", "expit": "sigmoid", "mod": "remainder", "pow": "power",
+    "radians": "deg2rad", "true_divide": "divide"}
+
 LIB = "elemc_{}{{F}}({{0}})".format
 ROWS: tuple[ScalarOp, ...] = (
     # arithmetic
     infix("add", "+", 12, c={"b": "({0} | {1})"}),
     infix("subtract", "-", 12),
     infix("multiply", "*", 13, c={"b": "({0} & {1})", "c": "multiply_{S}({0}, {1})"}),
-    infix("divide", "/", 13, cost=4, c={"c": "divide_{S}({0}, {1})"}),
-    helper("floor_divide", 2, cost=8, notation="{0} // {1}"),
-    helper("remainder", 2, cost=8, notation="{0} % {1}"),
+    infix("divide", "/", 13, cost=4, c={"c": "divide_{S}({0}, {1})"}, algorithm="complex quotients by Smith (CACM 5, 1962)"),
+    helper("floor_divide", 2, cost=8, notation="{0} // {1}", algorithm="NumPy's, from the exact remainder of fmod"),
+    helper("remainder", 2, cost=8, notation="{0} % {1}", algorithm="NumPy's, from the exact remainder of fmod"),
     helper("fmod", 2, cost=20, c={"f": "elemc_fmod{F}({0}, {1})"}),
     call("power", 2, cost=30, notation="{0} ** {1}", domain=((0.1, 5.0), (-3.0, 3.0)), raises="{1} < 0",
+         algorithm=f"integers by squaring; {POWER}",
          c={"f": "elemc_pow{F}({0}, {1})", "c": "elemc_cpow{F}({0}, {1})", "*": "power_{S}({0}, {1})"}),
-    call("float_power", 2, cost=30, domain=((0.1, 5.0), (-3.0, 3.0)),
+    call("float_power", 2, cost=30, domain=((0.1, 5.0), (-3.0, 3.0)), algorithm=POWER,
          c={"f": "elemc_pow{F}({0}, {1})", "c": "elemc_cpow{F}({0}, {1})"}),
     call("negative", precedence=14, notation="-{0}", c={"*": "-{0}"}),
     call("positive", notation="+{0}", c={"*": "{0}"}),
@@ -102,19 +114,24 @@ ROWS: tuple[ScalarOp, ...] = (
     # exponentials and logarithms
     math("cbrt"),
     math("exp", domain=((-10.0, 10.0),)),
-    math("exp2", domain=((-10.0, 10.0),), c={"c": "exp2_{S}({0})"}),
-    math("expm1", domain=((-5.0, 5.0),)),
+    math("exp2", domain=((-10.0, 10.0),), c={"c": "exp2_{S}({0})"}, algorithm="of complex z, 2**re (cos y + i sin y) "
+         "with y = im log 2 in twice the precision"),
+    math("expm1", domain=((-5.0, 5.0),), algorithm="of complex x + iy, expm1(x) cos y - 2 sin(y / 2)**2 + i exp(x) sin y"),
     math("log", domain=(POSITIVE,)),
-    math("log2", domain=(POSITIVE,), c={"c": "log2_{S}({0})"}),
-    math("log10", domain=(POSITIVE,), c={"c": "log10_{S}({0})"}),
-    math("log1p", domain=((-0.9, 50.0),)),
+    math("log2", domain=(POSITIVE,), c={"c": "log2_{S}({0})"}, algorithm="of complex z, log(z) / log(2)"),
+    math("log10", domain=(POSITIVE,), c={"c": "log10_{S}({0})"}, algorithm="of complex z, log(z) / log(10)"),
+    math("log1p", domain=((-0.9, 50.0),), algorithm="of complex x + iy, the real part is log1p(x (2 + x) + y**2) / 2, the "
+         "argument in twice the precision"),
     # trigonometry
-    math("sin"), math("cos"), math("tan", domain=((-1.5, 1.5),)),
-    math("arcsin", "asin", (UNIT,)), math("arccos", "acos", (UNIT,)), math("arctan", "atan"),
+    math("sin"), math("cos"), math("tan", domain=((-1.5, 1.5),), algorithm="of complex z, -i tanh(iz); see tanh"),
+    math("arcsin", "asin", (UNIT,)), math("arccos", "acos", (UNIT,)),
+    math("arctan", "atan", algorithm="of complex z, -i arctanh(iz); see arctanh"),
     call("arctan2", 2, cost=25, c={"f": "elemc_atan2{F}({0}, {1})"}),
     math("sinh", domain=((-5.0, 5.0),)), math("cosh", domain=((-5.0, 5.0),)),
-    math("tanh", domain=((-5.0, 5.0),)),
-    math("arcsinh", "asinh"), math("arccosh", "acosh", ((1.001, 50.0),)), math("arctanh", "atanh", (UNIT,)),
+    math("tanh", domain=((-5.0, 5.0),), algorithm="of complex x + iy with |x| > 0.7, with e = exp(-2 |x|) and d = 1 + 2 e cos 2y + "
+         "e**2: 1 - 2 e (cos 2y + e) / d, with the sign of x, + 2 i e sin(2 y) / d"),
+    math("arcsinh", "asinh"), math("arccosh", "acosh", ((1.001, 50.0),)),
+    math("arctanh", "atanh", (UNIT,), algorithm="of small complex z, the real part is arctanh(2 x / (1 + |z|**2)) / 2"),
     call("hypot", 2, cost=10, c={"f": "elemc_hypot{F}({0}, {1})"}),
     call("deg2rad", precedence=13, c={"f": "{0} * (3.141592653589793{F} / 180)"}),
     call("rad2deg", precedence=13, c={"f": "{0} * (180 / 3.141592653589793{F})"}),
@@ -131,7 +148,8 @@ ROWS: tuple[ScalarOp, ...] = (
     helper("heaviside", 2),
     # extrema
     helper("maximum", 2), helper("minimum", 2), helper("fmax", 2), helper("fmin", 2),
-    helper("logaddexp", 2, cost=40), helper("logaddexp2", 2, cost=40),
+    helper("logaddexp", 2, cost=40, algorithm="max(x, y) + log1p(exp(-|x - y|))"),
+    helper("logaddexp2", 2, cost=40, algorithm="max(x, y) + log1p(2**-|x - y|) / log(2)"),
     # comparisons and logic
     infix("equal", "==", 9), infix("not_equal", "!=", 9),
     infix("less", "<", 10, c={"c": "less_{S}({0}, {1})"}),
@@ -150,27 +168,35 @@ ROWS: tuple[ScalarOp, ...] = (
       for name, other in (("isnan", "0"), ("isinf", "0"), ("isfinite", "1"))),
     call("where", 3, like=_select, precedence=3, c={"*": "{0} ? {1} : {2}"}, domain=((0.0, 2.0), WIDE, WIDE)),
     # integers and complex numbers
-    helper("gcd", 2, cost=30), helper("lcm", 2, cost=30),
+    helper("gcd", 2, cost=30, algorithm="Euclid's, on magnitudes"), helper("lcm", 2, cost=30, algorithm="x / gcd(x, y) * y, on magnitudes"),
     call("real", precedence=14, like=_part, c={"*": "{0}", "c": "__real__ {0}"}),
-    call("imag", precedence=14, like=_part, c={"*": "0", "c": "__imag__ {0}"}),
+    call("imag", precedence=14, like=_part, c={"*": "0", "f": "0.0{F}", "c": "__imag__ {0}"}),
     call("conjugate", notation="conj({0})", c={"*": "{0}", "c": "conjugate_{S}({0})"}),
     call("angle", cost=25, like=_angle, c={"f": "elemc_atan2{F}(0, {0})", "c": "angle_{S}({0})"}),
     # what scientists add
     unary("erf", special.erf, (-5.0, 5.0), c={"f": LIB("erf")}),
     unary("erfc", special.erfc, (-5.0, 20.0), c={"f": LIB("erfc")}),
-    unary("erfinv", special.erfinv, UNIT, c={"f": LIB("erfinv")}),
-    unary("gamma", special.gamma, (0.1, 30.0), c={"f": LIB("gamma")}),
-    unary("lgamma", special.lgamma, (0.1, 50.0), c={"f": LIB("lgamma")}),
-    unary("digamma", special.digamma, (0.1, 50.0), c={"f": LIB("digamma")}),
-    unary("sigmoid", special.sigmoid, WIDE, c={"f": "sigmoid_{S}({0})"}),
-    unary("logit", special.logit, (0.001, 0.999), c={"f": "logit_{S}({0})"}),
-    unary("softplus", special.softplus, WIDE, c={"f": "softplus_{S}({0})"}),
+    unary("erfinv", special.erfinv, UNIT, c={"f": LIB("erfinv")},
+          algorithm="the normal quantile PPND7 of Wichura (Algorithm AS 241, Applied Statistics 37, 1988), and one step of Halley "
+                    "on erf, or near the ends on erfc"),
+    unary("gamma", special.gamma, (0.1, 30.0), c={"f": LIB("gamma")},
+          algorithm="for -20 < x <= 20 Moshier's rational function on [2, 3] (Cephes) and the recurrence in twice the precision; "
+                    "beyond, Stirling's series, and the reflection formula below 0 (Abramowitz and Stegun, 6.1)"),
+    unary("lgamma", special.lgamma, (0.1, 50.0), c={"f": LIB("lgamma")}, algorithm="the C library's; float32 in double precision"),
+    unary("digamma", special.digamma, (0.1, 50.0), c={"f": LIB("digamma")},
+          algorithm="the recurrence and Maddock's rational function on [1, 2] (Boost); from 10 on the asymptotic series, below 0 the "
+                    "reflection formula (Abramowitz and Stegun, 6.3)"),
+    unary("sigmoid", special.sigmoid, WIDE, c={"f": "sigmoid_{S}({0})"}, algorithm="with e = exp(-|x|), 1 / (1 + e) or e / (1 + e)"),
+    unary("logit", special.logit, (0.001, 0.999), c={"f": "logit_{S}({0})"},
+          algorithm="log1p(|2 x - 1| / min(x, 1 - x)) with the sign of x - 1/2: 2 x - 1 is exact near 1/2"),
+    unary("softplus", special.softplus, WIDE, c={"f": "softplus_{S}({0})"}, algorithm="max(x, 0) + log1p(exp(-|x|))"),
     call("relu", numpy=special.relu, like=np.positive, kinds="iuf", c={"*": "maximum_{S}({0}, 0)"}),
     unary("gelu", special.gelu, (-6.0, 6.0), c={"f": "gelu_{S}({0})"},
           algorithm="x * erfc(-x / sqrt(2)) / 2, the rounding of the argument made good to first order; below -37 "
                     "the asymptotic series of erfc (Abramowitz and Stegun, 7.1.23)"),
-    unary("silu", special.silu, WIDE, c={"f": "silu_{S}({0})"}),
-    unary("sinc", special.sinc, (-5.0, 5.0), c={"f": LIB("sinc")}),
+    unary("silu", special.silu, WIDE, c={"f": "silu_{S}({0})"}, algorithm="x / (1 + exp(-x)); where that is subnormal, scaled by exp(64)"),
+    unary("sinc", special.sinc, (-5.0, 5.0), c={"f": LIB("sinc")},
+          algorithm="x is reduced exactly, so that integers give 0, and the rounding of pi x is made good"),
     call("xlogy", 2, numpy=special.xlogy, like=np.arctan2, cost=25, domain=(WIDE, POSITIVE), c={"f": "xlogy_{S}({0}, {1})"}),
     call("xlog1py", 2, numpy=special.xlog1py, like=np.arctan2, cost=25, domain=(WIDE, (-0.9, 50.0)), c={"f": "xlog1py_{S}({0}, {1})"}),
 )

@@ -11,31 +11,27 @@ import numpy as np
 
 from . import constructors, linear
 from .accumulators import ACCUMULATORS
-from .array import METHODS, Array
+from .array import METHODS
 from .ops import OPS
+from .ops_table import ALIASES
 from .protocol import fold_function, public
 
 MODULES = ("np", "numpy", "ec", "elemc")
 CONSTANTS: dict[str, Any] = {
     "pi": np.pi, "e": np.e, "inf": np.inf, "nan": np.nan, "newaxis": None}
 
-ALIASES = {
-    "abs": "absolute", "acos": "arccos", "acosh": "arccosh", "amax": "max", "amin": "min",
-    "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan", "atan2": "arctan2", "atanh": "arctanh",
-    "bitwise_not": "invert", "conj": "conjugate", "degrees": "rad2deg", "len": "length",
-    "mod": "remainder", "pow": "power", "radians": "deg2rad", "true_divide": "divide"}
 FUNCTIONS: dict[str, Callable[..., Any]] = {name: public(name) for name in OPS}
 FUNCTIONS |= {name: fold_function(name) for name in ACCUMULATORS}
 FUNCTIONS |= {name: getattr(constructors, name) for name in (
-    "align arange astype clip expand_dims expand_to flip full_like length moveaxis ones_like where "
-    "zeros_like").split()}
+    "align arange astype clip expand_dims expand_to flip full_like length moveaxis ones_like "
+    "squeeze swapaxes transpose where zeros_like").split()}
 FUNCTIONS |= {name: getattr(linear, name) for name in (
     "dot einsum inner matmul outer tensordot vdot").split()}
-FUNCTIONS |= {name: getattr(Array, name) for name in ("transpose", "swapaxes", "squeeze")}
 FUNCTIONS |= {alias: FUNCTIONS[name] for alias, name in ALIASES.items()}
+FUNCTIONS |= {"amax": FUNCTIONS["max"], "amin": FUNCTIONS["min"], "len": FUNCTIONS["length"]}
 ATTRIBUTES = ("T", "real", "imag", "shape", "size", "ndim")
-METHOD_NAMES = (*METHODS, "astype", "clip", "conj", "conjugate", "dot", "round", "squeeze",
-                "swapaxes", "transpose")
+METHOD_NAMES = (*METHODS, "astype", "clip", "conj", "conjugate", "copy", "dot", "round",
+                "squeeze", "swapaxes", "transpose")
 
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Pow: operator.pow,

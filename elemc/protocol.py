@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from . import accumulators_docs, ops_docs
 from .array import CONVERTING, Array, accumulate, apply
 from .constructors import (
     astype,
@@ -52,7 +53,6 @@ INSTEAD = {
     "nonzero": "count_nonzero, or accumulate with where=",
     "tolist": "call the compiled function, then .tolist() of its result",
     "item": "call the compiled function, then .item() of its result",
-    "copy": "the array itself: symbolic arrays are never changed",
     "histogram": "sums of comparisons",
     "average": "(x * w).sum() / w.sum()",
     "linalg": "dot, einsum and norm are there; call numpy.linalg outside",
@@ -185,7 +185,7 @@ def _size(a: Any, axis: int | None = None) -> Any:
     return a.size if axis is None else a.shape[axis]
 
 
-def _identity(a: Any) -> Any:
+def _identity(a: Any, order: str = "K", subok: bool = False) -> Any:
     return a
 
 
@@ -237,17 +237,26 @@ def public(name: str) -> Callable[..., Any]:
         return np.asarray(result).astype(out)[()]
 
     compute.__name__ = compute.__qualname__ = name
-    compute.__doc__ = f"`{op.notation.format('x', 'y', 'z')}`, element by element."
-    if op.algorithm:
-        compute.__doc__ += f"\n\nMethod: {op.algorithm}."
+    compute.__doc__ = ops_docs.docstring(op)
     return compute
+
+
+def divmod(x: Any, y: Any) -> tuple[Any, Any]:
+    """The quotient rounded down and what it leaves, `x // y` and `x % y`, element by element.
+
+    Of symbolic arrays, or of NumPy arrays and numbers; see `floor_divide` and `remainder`.
+    """
+    return FLOOR_DIVIDE(x, y), REMAINDER(x, y)
+
+
+FLOOR_DIVIDE, REMAINDER = public("floor_divide"), public("remainder")
 
 
 def fold_function(name: str) -> Callable[..., Any]:
     """The function `elemc.NAME` of one row of the table of accumulators."""
     fold = _fold(name)
     fold.__name__ = fold.__qualname__ = name
-    fold.__doc__ = f"`{name}` over `axis` (default: all axes); see `elemc.accumulate`."
+    fold.__doc__ = accumulators_docs.docstring(name)
     return fold
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from .cnames import stem
 from .nest import (
     Assign,
     Blocks,
@@ -69,9 +70,10 @@ class _Scheduler:
         self.names: dict[str, int] = {}
 
     def name(self, kind: str) -> str:
-        """A fresh name: kind0, kind1, ..."""
-        number = self.names[kind] = self.names.get(kind, -1) + 1
-        return f"{kind}{number}"
+        """A fresh name: kind0, kind1, ..., as harmless in C."""
+        kind = stem(kind)
+        self.names[kind] = self.names.get(kind, -1) + 1
+        return f"{kind}{self.names[kind]}"
 
     def load_name(self, load: Load) -> str:
         """x_v for an element of x."""
@@ -245,12 +247,10 @@ class _Scheduler:
     def lane_fold(self, fold: Fold) -> LaneFold:
         """How the template folds `fold`."""
         program = fold.program
-        dtype = program.state[0]
-        nothing: frozenset[str] = frozenset()
+        dtype, nothing = program.state[0], frozenset[str]()
         [merge] = inline(program.merge, [Named(nothing, dtype, "a"), Named(nothing, dtype, "b")])
-        neutral = Literal(nothing, dtype, program.neutral[0])
-        identity = neutral if program.identity is None else Literal(
-            nothing, dtype, program.identity[0])
+        neutral, identity = (Literal(nothing, dtype, start[0]) for start in (
+            program.neutral, program.identity or program.neutral))
         return LaneFold(self.name(program.name), program.name, dtype, neutral, identity, merge,
                         not program.exact)
 

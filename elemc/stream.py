@@ -134,7 +134,8 @@ class _Run:
         function = self.compile(graph, "block")
         targets = [self.target(part) for part in parts]
         slab = sum(p.slab for p in parts)
-        for begin, end in blocks(parts[0].length, self.limit // max(1, slab)):
+        for begin, end in blocks(parts[0].length, self.limit // max(1, slab),
+                                 max(p.rows for p in parts)):
             outs = tuple(
                 np.asarray(t) if p.axis is None else np.asarray(cut(t, p.axis, begin, end))
                 for p, t in zip(parts, targets, strict=True))
@@ -240,18 +241,14 @@ def cut(array: np.ndarray, axis: int, begin: int, end: int) -> np.ndarray:
     return array[(slice(None),) * axis + (slice(begin, end),)]
 
 
-def blocks(length: int, rows: int) -> Iterator[tuple[int, int]]:
-    """Cut `length` indices into blocks of about `rows`.
-
-    A block has one index only if the axis has: axes of size 1 have kernels of their own, which
-    may add in another order.
-    """
-    rows = max(2, rows)
+def blocks(length: int, rows: int, least: int = 2) -> Iterator[tuple[int, int]]:
+    """Cut `length` indices into blocks of about `rows`, but `least` (1 or 2) or more."""
+    rows = max(least, rows)
     begin = 0
-    while length - begin > rows + 1:
+    while length - begin > rows + least - 1:
         yield begin, begin + rows
         begin += rows
-    if length - begin == rows + 1 and rows > 2:
+    if length - begin == rows + 1 and rows > 2 and least > 1:
         yield begin, begin + rows - 1
         begin += rows - 1
     yield begin, length

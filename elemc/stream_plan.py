@@ -7,14 +7,15 @@ before, and the passes after it read its result as an input.  Planning follows t
 * an output is cut along an axis that no accumulation crosses, if there is one;
 * a fold over the axis of its pass is computed in chunks whose length depends on shapes and dtypes
   alone, and the chunks' states are merged in a fixed tree: `--block` never changes a bit;
-* nothing is chosen by the size of a block, which only decides whether the plan fits.
+* nothing is chosen by the size of a block, which only decides whether the plan fits: of the axes
+  whose least block fits any --block, the one with the fewest passes, else that of the least block.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -35,7 +36,7 @@ from .graph import (
     Node,
 )
 
-SLAB = 2**20  # bytes: what one index of a good axis takes at most, and about what a chunk takes
+SLAB = 2**20  # bytes: the least --block, what a good plan needs, and about what a chunk takes
 LONGEST_CHUNK = 65536
 
 AT_ONCE = ("whole", "direct")
@@ -43,6 +44,7 @@ AT_ONCE = ("whole", "direct")
 Place = int | None
 Wants = dict[Node, dict[Place, None]]
 Try = tuple[str, Callable[[], "Part"]]
+Tried = list[tuple[str, "Part | str"]]
 
 
 class Impossible(Exception):  # noqa: N818 - never leaves the planner: it tries another axis
@@ -75,6 +77,8 @@ class Part:
         Bytes of one index along the axis: all that is sliced, and the value itself.
     level : int
         One more than that of the cuts it reads.
+    rows : int
+        How many indices a block has at least.
     output : int, optional
         Which output it is; None: a cut.
     """
@@ -86,7 +90,13 @@ class Part:
     length: int
     slab: int
     level: int
+    rows: int
     output: int | None = None
+
+    @property
+    def least(self) -> int:
+        """The bytes of the smallest block."""
+        return self.slab * self.rows
 
     @property
     def chunk(self) -> int:
@@ -116,6 +126,8 @@ class Planner:
         self.itemsizes, self.limit = itemsizes, limit
         self.order = {node: k for k, node in enumerate(self.nodes)}
         self.planned: dict[Node, Part] = {}
+        self.earlier: dict[Part, list[Part]] = {}
+        self.tried: dict[Part, Tried] = {}
 
     def passes(self, name: str) -> list[list[Part]]:
         """The passes that compute all outputs of function `name`, in order.
@@ -125,15 +137,15 @@ class Planner:
         UnsupportedError
             If a block cannot be cut along any axis; it names them and says why.
         """
-        parts: dict[Part, None] = {}
-        for number, node in enumerate(self.graph.outputs):
-            try:
-                part = self.output(node, self.closed.output_names[number], number)
-                parts.update(dict.fromkeys([*self.before(part), part]))
-            except Impossible as reason:
+        ends = [self.output(node, self.closed.output_names[number], number)
+                for number, node in enumerate(self.graph.outputs)]
+        for part in ends:
+            if self.need(part) > self.limit:
+                enough = math.ceil(max(map(self.need, ends)) / 2**20)
                 raise UnsupportedError(
-                    f"{name} cannot be computed in blocks: {reason}. With --block "
-                    f"{self.whole_mib()} (MiB) it is computed at once.") from None
+                    f"{name} cannot be computed in blocks of {self.limit / 2**20:g} MiB: "
+                    f"{self.reasons(part)}. --block {enough} (MiB) is enough.")
+        parts = dict.fromkeys(p for end in ends for p in (*self.before(end), end))
         grouped: dict[tuple[Any, ...], list[Part]] = {}
         for part in parts:
             level = math.inf if part.output is not None else part.level
@@ -152,70 +164,91 @@ class Planner:
         size = self.itemsizes.get(node, node.dtype.itemsize)
         return math.prod(self.shape(node)) * size
 
-    def whole_mib(self) -> int:
-        """The --block, in MiB, that holds everything."""
-        total = sum(self.bytes(n) for n in {*self.graph.inputs, *self.graph.outputs})
-        return math.ceil(total / 2**20) + 1
-
     # -- outputs and cuts --------------------------------------------------------------------
 
     def output(self, node: Node, name: str, number: int) -> Part:
         """How an output is computed: along an axis of its own, or from earlier results."""
         shape = self.shape(node)
         if 0 in shape:
-            return replace(self.part(node, "direct", None), output=number)
-        tries: list[Try] = [(f"axis {axis} of {name}", partial(self.part, node, "store", axis))
-                            for axis, n in enumerate(shape) if n > 1]
-        tries.append(("at once", partial(self.part, node, "whole", None)))
-        return replace(self.best(node, tries), output=number)
+            return self.part(node, "direct", None, number)
+        tries = [self.attempt(node, "store", axis, name, number)
+                 for axis, n in enumerate(shape) if n > 1]
+        tries.append(("at once", partial(self.part, node, "whole", None, number)))
+        return self.best(node, tries, number)
 
     def cut(self, node: Accumulate) -> Part:
         """How an accumulation that others read whole is computed."""
         if node not in self.planned:
             shape = self.shape(node.arg)
-            tries: list[Try] = [
-                (f"axis {axis} of {formula(node.arg)}", partial(self.part, node, "fold", axis))
-                for axis in node.axes if shape[axis] > 1]
-            tries += [
-                (f"axis {axis} of {formula(node)}", partial(self.part, node, "store", axis))
-                for axis, n in enumerate(self.shape(node)) if n > 1]
+            tries = [self.attempt(node, "fold", axis, formula(node.arg))
+                     for axis in node.axes if shape[axis] > 1]
+            tries += [self.attempt(node, "store", axis, formula(node))
+                      for axis, n in enumerate(self.shape(node)) if n > 1]
             self.planned[node] = (self.part(node, "direct", None) if 0 in shape or not tries
                                   else self.best(node, tries))
         return self.planned[node]
 
-    def best(self, node: Node, tries: Iterable[Try]) -> Part:
-        """The best plan: fine slices, then few passes, then the first."""
-        reasons: list[str] = []
-        found: list[tuple[tuple[Any, ...], Part]] = []
-        for number, (name, attempt) in enumerate(tries):
+    def attempt(self, node: Node, kind: str, axis: int, name: str,
+                number: int | None = None) -> Try:
+        """A plan to try, and the axis of `name` it is along."""
+        cut = node.arg if kind == "fold" and isinstance(node, Accumulate) else node
+        return (f"axis {axis} of {name} (size {self.shape(cut)[axis]})",
+                partial(self.part, node, kind, axis, number))
+
+    def best(self, node: Node, tries: Iterable[Try], number: int | None = None) -> Part:
+        """The best plan: small blocks, then few passes, then the first; at once if there is none.
+
+        Blocks count as small if they fit the least --block; which axis is cut decides the order of
+        additions, so the --block of this call must not.
+        """
+        tried: Tried = []
+        ranks: dict[Part, tuple[Any, ...]] = {}
+        for name, attempt in tries:
             try:
                 part = attempt()
-                rank = (part.slab > SLAB, len(self.before(part)), part.kind == "whole", number)
-                found.append((rank, part))
+                ranks[part] = (max(self.need(part), SLAB), len(self.before(part)),
+                               part.kind == "whole", len(ranks))
+                tried.append((name, part))
             except Impossible as reason:
-                reasons.append(f"{name}: {reason}")
-        if not found:
-            whole = self.part(node, "direct", None)
-            if whole.slab > self.limit:
-                raise Impossible("; ".join(reasons))
-            return whole
-        part = min(found, key=lambda pair: pair[0])[1]
-        least = part.slab * (min(2, part.length) if part.kind == "store" else 1)
-        if least > self.limit:
-            where = "at once" if part.axis is None else f"along axis {part.axis}"
-            raise Impossible("; ".join([f"{formula(part.node)} {where} takes blocks of "
-                                        f"{least / 2**20:.1f} MiB or more", *reasons]))
-        return part
+                tried.append((name, str(reason)))
+        best = (min(ranks, key=ranks.__getitem__) if ranks
+                else self.part(node, "direct", None, number))
+        self.tried[best] = tried
+        return best
 
     def before(self, part: Part) -> list[Part]:
         """The passes that must run before this one, in order."""
-        found: dict[Part, None] = {}
-        for node in part.view.cuts:
-            inner = self.cut(node)
-            found.update(dict.fromkeys([*self.before(inner), inner]))
-        return list(found)
+        if part not in self.earlier:
+            found: dict[Part, None] = {}
+            for node in part.view.cuts:
+                inner = self.cut(node)
+                found.update(dict.fromkeys([*self.before(inner), inner]))
+            self.earlier[part] = list(found)
+        return self.earlier[part]
 
-    def part(self, node: Node, kind: str, axis: Place) -> Part:
+    def largest(self, part: Part) -> Part:
+        """Of this pass and those before, the one that needs the largest blocks."""
+        return max([part, *self.before(part)], key=lambda p: p.least)
+
+    def need(self, part: Part) -> int:
+        """The bytes of a block that this pass and all before it can do with."""
+        return self.largest(part).least
+
+    def reasons(self, part: Part) -> str:
+        """Why a value cannot be computed in blocks of this call's size: per axis that it has."""
+        names: dict[str, list[str]] = {}
+        for name, found in self.tried.get(part, ()):
+            if isinstance(found, str):
+                names.setdefault(found, []).append(name)
+            elif (large := self.largest(found)) is not found:
+                names.setdefault(f"{formula(large.node)} is read whole, which is impossible: "
+                                 f"{self.reasons(large)}", []).append(name)
+            elif found.kind not in AT_ONCE:
+                names.setdefault(f"blocks take {_mib(found.least)} MiB or more", []).append(name)
+        return "; ".join(f"{' and '.join(who)}: {why}" for why, who in names.items()) or (
+            f"{formula(part.node)} at once takes {_mib(part.least)} MiB")
+
+    def part(self, node: Node, kind: str, axis: Place, output: int | None = None) -> Part:
         """The plan of one value of one kind along one axis."""
         if kind == "fold":
             assert isinstance(node, Accumulate) and axis is not None
@@ -231,7 +264,8 @@ class Planner:
                    for n, places in view.wants.items() for p in places
                    if isinstance(n, (Input, Captured)) and (p is not None or kind in AT_ONCE))
         slab += self.bytes(node) // (length if kind == "store" else 1)
-        return Part(node, kind, axis, view, length, slab, level)
+        return Part(node, kind, axis, view, length, slab, level,
+                    min(length, _rows(view)) if kind == "store" else 1, output)
 
     def check_fold(self, node: Accumulate, axis: int) -> None:
         """Whether chunks along `axis` can be folded apart and merged."""
@@ -309,6 +343,18 @@ class Planner:
         if form.start not in (None, 0) or form.stop is not None or form.step != 1:
             raise Impossible(f"{formula(node)} slices the axis")
         return self.fit(node.arg, dims[0])
+
+
+def _rows(view: View) -> int:
+    """How many indices of its axis a block has at least, if the axis has as many.
+
+    Axes of size 1 have kernels of their own, which may add in another order.
+    """
+    return 2 if any(isinstance(n, Accumulate) and n not in view.cuts for n in view.wants) else 1
+
+
+def _mib(size: int) -> str:
+    return f"{math.ceil(size / 2**20 * 10) / 10:g}"
 
 
 __all__ = ["AT_ONCE", "Impossible", "Part", "Place", "Planner", "View", "Wants"]

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .array import Array, apply, as_node
 from .constructors import new_input
 from .errors import ArgumentError
@@ -24,14 +26,15 @@ def scalar_op(name: str, fn: Callable[..., Any] | None = None, *, c: str | None 
     ----------
     name : str
     fn : callable, optional
-        The operation as a Python function of symbolic scalars; it is traced and inlined.
+        The operation as a Python function of symbolic scalars; it is traced and inlined.  Its
+        parameters are the operands, but for those that have a default.
     c : str, optional
         The operation as a C expression, with {x}, {y}, {z} (or {x0}, {x1}, ...) for its operands;
         needs `numpy` and `arity`.  Operands are floating-point.
     numpy : callable, optional
         The same on NumPy arrays.
     arity : int, optional
-        Number of operands.
+        Number of operands; default: that of `fn`.
     vjp : callable, optional
         The gradient rule, `vjp(g, out, *operands)`.
 
@@ -47,8 +50,10 @@ def scalar_op(name: str, fn: Callable[..., Any] | None = None, *, c: str | None 
     """
     if (fn is None) == (c is None):
         raise ArgumentError(f"scalar_op {name}: give either fn= (Python) or c= (C)")
+    if not isinstance(name, str):
+        raise ArgumentError(f"scalar_op(name, fn): the name comes first, and {name!r} is no string")
     if fn is not None:
-        count = arity or len(inspect.signature(fn).parameters)
+        count = _operands(name, fn) if arity is None else arity
         inputs = [new_input(f"x{k}", 0, None) for k in range(count)]
         ends = tuple(i.node for i in inputs)
         graph = Graph(ends, (as_node(fn(*inputs)),))  # type: ignore[arg-type]
@@ -56,6 +61,23 @@ def scalar_op(name: str, fn: Callable[..., Any] | None = None, *, c: str | None 
     if c is None or numpy is None or arity is None:
         raise ArgumentError(f"scalar_op {name}: c= needs numpy= (the same in NumPy) and arity=")
     return UserOp(name, arity, None, user_op(name, arity, c, numpy), vjp)
+
+
+def _operands(name: str, fn: Callable[..., Any]) -> int:
+    """How many operands `fn` has: its parameters, but for those with a default."""
+    if isinstance(fn, np.ufunc):
+        return fn.nin
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        raise ArgumentError(f"scalar_op {name}: fn= does not tell its operands: give arity=") from None
+    missing = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    if missing or any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        raise ArgumentError(f"scalar_op {name}: " + (
+            f"fn= needs the keyword {missing[0]}, which has no default" if missing else
+            "fn= takes any number of operands: give arity="))
+    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+               for p in parameters)
 
 
 class UserOp:

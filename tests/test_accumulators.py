@@ -468,14 +468,50 @@ def test_associative_merges_keep_the_order():
 
 def test_errors_of_user_accumulators():
     v = ec.vector("x")
-    with pytest.raises(ArgumentError, match="commutative needs merge"):
+    with pytest.raises(ArgumentError, match="'a': commutative needs merge"):
         ec.Accumulator("a", 0, lambda a, v: a + v, commutative=True)
     arrays = ec.Accumulator("arrays", 0.0, lambda a, v: np.sum(a + v))
     with pytest.raises(ArgumentError):
         ec.function([v], ec.accumulate(arrays, v))
-    growing = ec.Accumulator("growing", (0.0, 0.0), lambda a, b, v: (a, b, v))
-    with pytest.raises(ElemcError):
-        ec.function([v], ec.accumulate(growing, v))
+
+
+
+def first(*state):
+    return state[0]
+
+
+@pytest.mark.parametrize(("make", "says"), [
+    (lambda: ec.Accumulator("a", 0.0, lambda a: a), r"'a': combine\(a\) is called with 2 values"),
+    (lambda: ec.Accumulator("a", 0.0, lambda a, v: a, index=True), r"combine\(a, v\) .* 3 values"),
+    (lambda: ec.Accumulator("a", (0.0, 1), lambda a, v: a, first), "combine.* 3 values"),
+    (lambda: ec.Accumulator("a", 0.0, np.add, merge=lambda a: a), r"merge\(a\) .* 2 values"),
+    (lambda: ec.Accumulator("a", (0.0, 1), lambda a, b, v: (a, b), lambda a: a), "finish.* 2 values"),
+    (lambda: ec.Accumulator("a", None, np.add, start=lambda: 0), r"start\(\) .* 1 value,"),
+    (lambda: ec.Accumulator("a", 0, np.add, start=lambda v: v), "start= is for identity=None"),
+    (lambda: ec.Accumulator("a", 0, 3), "'a': combine= is a function, not int"),
+    (lambda: ec.Accumulator("a", (0.0, 0.0), lambda a, b, v: (a, b)), "has 2 parts; finish= says"),
+    (lambda: ec.Accumulator("a", (None, 0.0), lambda a, b, v: (a, b), first), "'a': identity= is a number"),
+    (lambda: ec.Accumulator("a", (), first), "identity= is a number"),
+    (lambda: ec.Accumulator("a", [0.0, 1.0], first), "identity= is a number"),
+    (lambda: ec.Accumulator("a", "0", np.add), "identity= is a number"),
+    (lambda: ec.Accumulator(0.0, np.add, "a"), "the name comes first, and 0.0")])
+def test_accumulators_that_cannot_be(make, says):
+    with pytest.raises(ArgumentError, match=says):
+        make()
+
+
+@pytest.mark.parametrize(("acc", "says"), [
+    (ec.Accumulator("a", (0.0, 0.0), lambda a, b, v: (a, b, v), first), "'a': combine gives 3 values.* 2$"),
+    (ec.Accumulator("a", (0.0, 0.0), lambda a, b, v: v, first), "combine gives 1 value, .* 2$"),
+    (ec.Accumulator("a", 0.0, lambda a, v: (a, v)), "combine gives 2 values, .* 1$"),
+    (ec.Accumulator("a", (0.0, 0.0), lambda a, b, v: (a, v), lambda a, b: (a, b)), "finish gives 2 values"),
+    (ec.Accumulator("a", (0.0, 0), lambda a, b, v: (a, v), first, lambda a, b, c, d: a), "merge gives 1 value,"),
+    (ec.Accumulator("a", None, lambda a, v: a, first, start=lambda v: (v, v)), r"combine\(a, v\) .* 3 values"),
+    (ec.Accumulator("a", None, lambda a, b, v: (a, b), start=lambda v: (v, v)), "start gives 2 values, and without")])
+def test_accumulators_that_lose_count(acc, says):
+    v = ec.vector("x")
+    with pytest.raises(ArgumentError, match=says.replace("$", r"( \(in the expression at .*)?$")):
+        ec.function([v], ec.accumulate(acc, v))
 
 
 def test_the_dtype_of_the_state_settles():
