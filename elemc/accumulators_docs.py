@@ -15,8 +15,8 @@ SUMMARIES = {
     "fmax": "The greatest that is no NaN.",
     "any": "Whether any is other than 0; False of nothing.",
     "all": "Whether all are other than 0; True of nothing.",
-    "argmin": "Where the smallest is, the first if there are several; the first NaN if there is one.",
-    "argmax": "Where the greatest is, the first if there are several; the first NaN if there is one.",
+    "argmin": "Where the smallest is, the first of several; the first NaN if there is one.",
+    "argmax": "Where the greatest is, the first of several; the first NaN if there is one.",
     "mean": "The arithmetic mean.",
     "var": "The variance, the mean of squared distances from the mean, divided by n - ddof.",
     "std": "The standard deviation, the square root of `var`.",
@@ -38,15 +38,16 @@ SUMMARIES = {
     "nanstd": "The standard deviation of what is no NaN.",
 }
 
-PAIRWISE = ("blocks are summed in lanes, and joined pairwise in a tree on every axis, so that rounding "
-            "grows like log n; float16 is summed in float32")
+PAIRWISE = ("blocks are summed in lanes, and joined pairwise in a tree on every axis, so that "
+            "rounding grows like log n; float16 is summed in float32")
 TWO_PASSES = f"two passes, the mean first, then the squares of the distances from it; {PAIRWISE}"
 LEFT = "from the left, in C order of the reduced axes"
 METHODS = {
-    "sum": PAIRWISE, "prod": "as `sum`", "mean": f"the sum by the count; {PAIRWISE}", "var": TWO_PASSES,
-    "std": TWO_PASSES, "argmin": LEFT, "argmax": LEFT, "norm": "as `sum`; squares are not scaled",
-    "norm1": "as `sum`", "norm2": "as `sum`; squares are not scaled", "nansum": "as `sum`",
-    "logsumexp": "two passes, m = max(x) first, then m + log(sum(exp(x - m)))", "nanprod": "as `prod`",
+    "sum": PAIRWISE, "prod": "as `sum`", "mean": f"the sum by the count; {PAIRWISE}",
+    "var": TWO_PASSES, "std": TWO_PASSES, "argmin": LEFT, "argmax": LEFT,
+    "norm": "as `sum`; squares are not scaled", "norm1": "as `sum`",
+    "norm2": "as `sum`; squares are not scaled", "nansum": "as `sum`", "nanprod": "as `prod`",
+    "logsumexp": "two passes, m = max(x) first, then m + log(sum(exp(x - m)))",
     "nanmean": "as `mean`", "nanvar": "as `var`", "nanstd": "as `std`", "nanargmin": LEFT,
     "nanargmax": LEFT,
 }

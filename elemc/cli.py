@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+import signal
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .errors import ArgumentError, ElemcError
 
@@ -17,9 +21,36 @@ if TYPE_CHECKING:
 
 # Whatever a command needs beyond the parser of arguments is imported by that command.
 
-TARGET_HELP = """TARGET is FILE.py:NAME or MODULE:NAME of a compiled function, or an expression in
-quotes, which is parsed against an allow-list and never evaluated as Python:
-"exp(x) * sum(y, axis=-1)"."""
+SYNOPSIS = """\
+  elemc dump TARGET [--stage graph|nest|c|asm] [--arg NAME:DTYPE[RANK] ...]
+             [--order c|f] [--mode MODE] [--against TARGET2] [--against-order c|f]
+  elemc run TARGET NAME=FILE.npy|NAME=FILE.npz[:MEMBER] ...
+            -o|--output [NAME=]OUT.npy ... | OUT.npz
+            [--order c|f] [--mode MODE] [--block MIB] [--progress|--no-progress]
+  elemc demo
+  elemc info
+  elemc cache list|clear|path
+"""
+
+TARGET_HELP = """\
+TARGET is one of
+  FILE.py:NAME, MODULE:NAME   a compiled function
+  "exp(x) * sum(y, axis=-1)"  an expression in quotes, which is parsed against an
+                              allow-list and never evaluated as Python; commas
+                              separate several outputs
+"""
+
+FILES_HELP = """\
+Inputs and outputs:
+  NAME=FILE.npy          the array of an input, by its name
+  NAME=FILE.npz:MEMBER   one member of an archive; FILE.npz alone, if it has just one
+  -o OUT.npy             once per output, in their order
+  -o NAME=OUT.npy        the same by name, in any order, for all outputs
+  -o OUT.npz             all outputs, as members of their names
+Outputs are named by the keys of a dict that the function returns, else z, or z0, z1, ...
+They are written under temporary names and moved into place when all is done; those are
+removed on Ctrl-C and SIGTERM. The size of blocks never changes a bit of the result.
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv : sequence of str, optional
         The words after `elemc`; default: those of this process.
     """
-    options = _parser().parse_args(argv)
+    options = _parser().parse_args(_spaced(sys.argv[1:] if argv is None else argv))
     try:
         status: int = options.run(options)
         sys.stdout.flush()
@@ -46,22 +77,53 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
 
 
+def _spaced(words: Sequence[str]) -> list[str]:
+    """The words, with a space before expressions like -x, which argparse takes for options."""
+    found: list[str] = []
+    options = words and words[0] in ("dump", "run")
+    for word, last in zip(words, ("", *words), strict=False):
+        options = options and word != "--"
+        expression = (re.match("-[^-]", word) and word != "-h" and last not in ("-o", "--output")
+                      and not (words[0] == "run" and word.startswith("-o")))
+        found.append(f" {word}" if options and expression else word)
+    return found
+
+
+class _Parser(argparse.ArgumentParser):
+    """Shows help as it is written, and says what to do about an expression such as --x."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def error(self, message: str) -> NoReturn:
+        if "TARGET" in message:
+            message += '; an expression that begins with a dash is written as "(--x)"'
+        super().error(message)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="elemc", description="Compiles array expressions into C loops.", epilog=TARGET_HELP)
+    parser = _Parser(prog="elemc", description="Compiles array expressions into C loops.",
+                     epilog=f"{SYNOPSIS}\n{TARGET_HELP}\n{FILES_HELP}\n"
+                            "elemc COMMAND --help explains the options of a command.")
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _dump_parser(commands)
     _run_parser(commands)
-    demo = commands.add_parser(
-        "demo", help="compile a function, check it against NumPy, show its C and the times")
+    demo = _command(commands, "demo", "compile a function, check it against NumPy, show its C "
+                    "and the times")
     demo.set_defaults(run=_demo)
-    info = commands.add_parser("info", help="compiler, flags, SIMD, threads, cache, versions")
+    info = _command(commands, "info", "compiler, flags, SIMD, threads, cache, versions")
     info.set_defaults(run=_info)
-    cache = commands.add_parser("cache", help="the compiled kernels on disk")
-    cache.add_argument("action", choices=("list", "clear", "path"))
+    cache = _command(commands, "cache", "the compiled kernels on disk")
+    cache.add_argument("action", choices=("list", "clear", "path"),
+                       help="list them, remove them, or print the directory")
     cache.set_defaults(run=_cache)
     return parser
+
+
+def _command(commands: Any, name: str, text: str, epilog: str | None = None) -> Any:
+    return commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.",
+                               epilog=epilog)
 
 
 def _target_options(parser: argparse.ArgumentParser) -> None:
@@ -73,28 +135,34 @@ def _target_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _dump_parser(commands: Any) -> None:
-    parser = commands.add_parser("dump", help="show what is compiled", epilog=TARGET_HELP)
+    parser = _command(commands, "dump", "show what is compiled", TARGET_HELP)
     _target_options(parser)
-    parser.add_argument("--stage", choices=("graph", "nest", "c", "asm"), default="c")
+    parser.add_argument("--stage", choices=("graph", "nest", "c", "asm"), default="c",
+                        help="what to show: the graph of operations, the loop nest, C (the "
+                        "default) or assembly")
     parser.add_argument("--arg", metavar="NAME:DTYPE[RANK]", action="append", default=[],
-                        help="dtype and rank of an input, as in x:float32[2]")
-    parser.add_argument("--against", metavar="TARGET2", help="show the difference to another")
-    parser.add_argument("--against-order", choices=("c", "f"), help="default: that of --order")
+                        help="dtype and rank of an input, as in x:float32[2]; once per input "
+                        "(default for expressions: float64[1])")
+    parser.add_argument("--against", metavar="TARGET2",
+                        help="show the difference to the text of this target instead")
+    parser.add_argument("--against-order", choices=("c", "f"),
+                        help="the order of TARGET2 (default: that of --order)")
     parser.set_defaults(run=_dump)
 
 
 def _run_parser(commands: Any) -> None:
-    parser = commands.add_parser(
-        "run", epilog=TARGET_HELP, help="evaluate files, in blocks if they are large")
+    parser = _command(commands, "run", "evaluate files, in blocks if they are large",
+                      f"{TARGET_HELP}\n{FILES_HELP}")
     _target_options(parser)
     parser.add_argument("inputs", metavar="NAME=FILE.npy", nargs="*",
-                        help="also NAME=FILE.npz:MEMBER")
+                        help="the file of an input; also NAME=FILE.npz:MEMBER, or NAME=FILE.npz "
+                        "of one member")
     parser.add_argument("-o", "--output", metavar="OUT.npy", action="append", required=True,
-                        help="one for every output, or one .npz for all")
+                        help="one for every output, also as NAME=OUT.npy; or one OUT.npz for all")
     parser.add_argument("--block", metavar="MIB", type=float, default=64,
-                        help="MiB of arrays worked on at a time (default: 64)")
+                        help="MiB of arrays worked on at a time, 1 or more (default: 64)")
     parser.add_argument("--progress", action=argparse.BooleanOptionalAction,
-                        help="default: if stderr is a terminal")
+                        help="show the progress on stderr (default: if it is a terminal)")
     parser.set_defaults(run=_run)
 
 
@@ -161,8 +229,29 @@ def _run(options: argparse.Namespace) -> int:
         return target.function_of(arrays)
 
     shown = sys.stderr.isatty() if options.progress is None else options.progress
-    stream.run(make, files, options.output, options.block, shown)
+    with _ends_as_usual():
+        stream.run(make, files, options.output, options.block, shown)
     return 0
+
+
+@contextmanager
+def _ends_as_usual() -> Iterator[None]:
+    """SIGTERM and SIGHUP unwind the stack, as Ctrl-C does, so that scratch files are removed."""
+
+    def stop(number: int, _: Any) -> None:
+        raise SystemExit(128 + number)
+
+    before: dict[int, Any] = {}
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP; nohup ignores it
+        if number is not None and threading.current_thread() is threading.main_thread():
+            if signal.getsignal(number) == signal.SIG_DFL:
+                before[number] = signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -78,7 +78,7 @@ class Closed:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Compiled:
     """One specialization, compiled: stages 4 to 7."""
 
@@ -86,6 +86,13 @@ class Compiled:
     source: Source
     kernel: build.Kernel
     in_place: frozenset[tuple[int, int]]
+
+    def __repr__(self) -> str:
+        operands = [f"{o.role} {o.name}: {o.dtype}[{o.ndim}]" + "".join(
+            f" {'contiguous' if o.layout.unit else 'strided'} along {d}"
+            for d in o.layout.perm[-1:]) for o in self.spec.operands]
+        lines = len(self.source.text.splitlines())
+        return f"<elemc {self.source.entry}({', '.join(operands)}), {lines} lines of C>"
 
     @property
     def bindings(self) -> Bindings:

@@ -13,6 +13,7 @@ from .graph import (
     Cast,
     Const,
     ExpandTo,
+    Graph,
     Index,
     Input,
     Iota,
@@ -93,6 +94,20 @@ def _apply(node: Apply, texts: dict[Node, tuple[str, int]]) -> tuple[str, int]:
     parts = [text if precedence > own or (precedence == own and k == 0 and own != 15)
              else f"({text})" for k, (text, precedence) in enumerate(args)]
     return notation.format(*parts), own
+
+
+def _graph_text(self: Graph) -> str:
+    """The inputs of a graph with their dtypes and ranks, and its outputs as formulas."""
+    ends = ", ".join(f"{i.name}: {i.dtype or 'any dtype'}[{i.ndim}]" for i in self.inputs)
+    return f"Graph({ends} -> {', '.join(map(formula, self.outputs))})"
+
+
+def _node_text(self: Node) -> str:
+    return f"<node {formula(self)}>"
+
+
+setattr(Graph, "__repr__", _graph_text)  # noqa: B010 - methods of a layer below
+setattr(Node, "__repr__", _node_text)  # noqa: B010
 
 
 HIDDEN = ("program", "ties", "matched")

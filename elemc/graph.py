@@ -298,7 +298,7 @@ def toposort(outputs: Iterable[Node]) -> list[Node]:
     return list(done)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Graph:
     """Inputs and outputs of a function; its nodes are what the outputs reach."""
 

@@ -40,9 +40,10 @@ def run(make_target: Callable[[Mapping[str, np.ndarray]], Function], files: Mapp
     make_target : callable
         Gives the function for these arrays, by input name.
     files : mapping from str to str
-        Per input FILE.npy or FILE.npz:MEMBER.
+        Per input FILE.npy, FILE.npz:MEMBER, or FILE.npz of one member.
     out : sequence of str
-        One .npy per output, or one .npz.
+        One .npy per output, in their order or as NAME=FILE.npy; or one .npz for all, whose members
+        are named as the outputs: by the keys of a dict, else z, or z0, z1, ...
     block : float
         MiB of arrays worked on at a time.
     shown : bool
@@ -74,13 +75,22 @@ def run(make_target: Callable[[Mapping[str, np.ndarray]], Function], files: Mapp
                 raise ArgumentError(f"{function.name} has no input {name}; there are "
                                     f"{', '.join(_names(function)) or 'none'}")
         _Run(function, inputs, int(block * 2**20)).all(
-            written := Outputs(out, function.output_names, new), shown)
+            written := Outputs(out, _output_names(function), new), shown)
         written.publish()
         return written.files
 
 
 def _names(function: Function) -> list[str]:
     return [i.name for i in function.graph.inputs]
+
+
+def _output_names(function: Function) -> list[str]:
+    """Of a dict the keys, of a named tuple the fields; else those of the C code."""
+    structure = function._structure
+    keys = getattr(structure, "keys", None) or getattr(
+        getattr(structure, "kind", None), "_fields", None)
+    names = [str(key) for key in keys or ()]
+    return names if names and len(set(names)) == len(names) else list(function.output_names)
 
 
 def _given(function: Function, name: str, arrays: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -42,7 +42,7 @@ def scratch_files() -> Iterator[Callable[[Path], Path]]:
 
 
 def open_input(name: str, file: str, new: Callable[[], Path]) -> np.ndarray:
-    """The array in FILE.npy, or of a member FILE.npz:MEMBER, mapped into memory.
+    """The array in FILE.npy, in FILE.npz:MEMBER, or in FILE.npz of one member, mapped into memory.
 
     Parameters
     ----------
@@ -59,16 +59,12 @@ def open_input(name: str, file: str, new: Callable[[], Path]) -> np.ndarray:
     """
     archive, _, member = file.rpartition(":")
     try:
+        path = Path(file)
+        if path.suffix == ".npz":
+            archive, member = file, _only_member(name, path)
         if archive.endswith(".npz"):
             path = new()
             _unpack(name, Path(archive), member, path)
-        else:
-            path = Path(file)
-            if path.suffix == ".npz":
-                with zipfile.ZipFile(path) as held:
-                    members = [m.removesuffix(".npy") for m in held.namelist()]
-                raise ArgumentError(f"{name}: {file} holds several arrays: name one, as in "
-                                    f"{name}={file}:{members[0] if members else 'NAME'}")
         return _map(path)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         if isinstance(error, ArgumentError):
@@ -84,6 +80,18 @@ def _map(path: Path) -> np.ndarray:
         raise ValueError("it is no .npy file")
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     return np.asanyarray(array)
+
+
+def _only_member(name: str, archive: Path) -> str:
+    """The one member that an archive has."""
+    with zipfile.ZipFile(archive) as held:
+        members = [m.removesuffix(".npy") for m in held.namelist()]
+    if not members:
+        raise ArgumentError(f"{name}: {archive} holds no array")
+    if len(members) > 1:
+        raise ArgumentError(f"{name}: {archive} holds several arrays ({', '.join(members)}): name "
+                            f"one, as in {name}={archive}:{members[0]}")
+    return members[0]
 
 
 def _unpack(name: str, archive: Path, member: str, path: Path) -> None:
@@ -111,7 +119,7 @@ class Outputs:
     Parameters
     ----------
     files : sequence of str
-        One .npy per output, or one .npz for all of them.
+        One .npy per output, in their order or as NAME=FILE.npy, or one .npz for all of them.
     names : sequence of str
         Of the outputs.
     new : callable
@@ -125,7 +133,7 @@ class Outputs:
 
     def __init__(self, files: Sequence[str], names: Sequence[str],
                  new: Callable[[Path], Path]) -> None:
-        self.files, self.names, self.new = [Path(f) for f in files], names, new
+        self.files, self.names, self.new = [Path(f) for f in _in_order(files, names)], names, new
         archives = [f for f in self.files if f.suffix == ".npz"]
         for file in self.files:
             if file.suffix not in (".npy", ".npz"):
@@ -135,8 +143,8 @@ class Outputs:
         if len({f.absolute() for f in self.files}) < len(self.files):
             raise ArgumentError("two outputs go into one file: give one -o for each")
         if len(self.files) != len(names) if not archives else len(self.files) != 1:
-            raise ArgumentError(f"there are {len(names)} outputs ({', '.join(names)}): give -o for "
-                                "each, or one .npz for all")
+            raise ArgumentError(f"the outputs are {', '.join(names)} ({len(names)}): give one "
+                                "-o FILE.npy for each, or one -o FILE.npz for all")
         self.archive = archives[0] if archives else None
         self.parts: list[Path] = []
 
@@ -164,6 +172,32 @@ class Outputs:
         except OSError as error:
             raise ArgumentError(f"{self.files[0]} cannot be written: "
                                 f"{error.strerror or error}") from None
+
+
+def _in_order(files: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The files in the order of the outputs; some may be NAME=FILE.npy, if all are."""
+    named: dict[str, str] = {}
+    for word in files:
+        name, sign, file = word.partition("=")
+        if not sign or (name not in names and os.sep in name):
+            continue  # ./a=b.npy is a file
+        if name not in names:
+            raise ArgumentError(f"-o {word}: there is no output {name}; there are "
+                                f"{', '.join(names)}. A file of this name is written ./{word}")
+        if Path(file).suffix != ".npy":
+            raise ArgumentError(f"-o {word}: NAME=FILE is for .npy files; one .npz holds all "
+                                "outputs by their names")
+        if name in named:
+            raise ArgumentError(f"-o {word}: output {name} goes to {named[name]} already")
+        named[name] = file
+    if not named:
+        return list(files)
+    if len(named) < len(files):
+        raise ArgumentError("some -o have names and some have none: write NAME=FILE.npy for all")
+    missing = [name for name in names if name not in named]
+    if missing:
+        raise ArgumentError(f"output {missing[0]} has no file: -o {missing[0]}=FILE.npy")
+    return [named[name] for name in names]
 
 
 @contextmanager

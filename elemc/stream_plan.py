@@ -241,8 +241,8 @@ class Planner:
             if isinstance(found, str):
                 names.setdefault(found, []).append(name)
             elif (large := self.largest(found)) is not found:
-                names.setdefault(f"{formula(large.node)} is read whole, which is impossible: "
-                                 f"{self.reasons(large)}", []).append(name)
+                names.setdefault(f"needs {formula(large.node)} first ({self.reasons(large)})",
+                                 []).append(name)
             elif found.kind not in AT_ONCE:
                 names.setdefault(f"blocks take {_mib(found.least)} MiB or more", []).append(name)
         return "; ".join(f"{' and '.join(who)}: {why}" for why, who in names.items()) or (

@@ -44,6 +44,7 @@ class Target:
     """
 
     def __init__(self, text: str, order: str | None = None, mode: str | None = None) -> None:
+        text = text.strip()
         self.text, self.order, self.mode = text, order, mode
         self.label = text + (f" (order {order})" if order else "")
         self.found: Any = None
@@ -93,7 +94,7 @@ class Target:
             raise ModeError(f"{self.text} accumulates under order {found.order}, which cannot be "
                             "changed afterwards")
         return make_function(found.graph, self.order, found.modes, found.single, found.name, None,
-                             None, found.contract, found.reassociate)
+                             found._structure, found.contract, found.reassociate)
 
 
 def _from_file(file: str) -> Any:

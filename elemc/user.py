@@ -53,7 +53,7 @@ def scalar_op(name: str, fn: Callable[..., Any] | None = None, *, c: str | None 
     if not isinstance(name, str):
         raise ArgumentError(f"scalar_op(name, fn): the name comes first, and {name!r} is no string")
     if fn is not None:
-        count = _operands(name, fn) if arity is None else arity
+        count = _operands(name, fn, arity)
         inputs = [new_input(f"x{k}", 0, None) for k in range(count)]
         ends = tuple(i.node for i in inputs)
         graph = Graph(ends, (as_node(fn(*inputs)),))  # type: ignore[arg-type]
@@ -63,21 +63,30 @@ def scalar_op(name: str, fn: Callable[..., Any] | None = None, *, c: str | None 
     return UserOp(name, arity, None, user_op(name, arity, c, numpy), vjp)
 
 
-def _operands(name: str, fn: Callable[..., Any]) -> int:
-    """How many operands `fn` has: its parameters, but for those with a default."""
-    if isinstance(fn, np.ufunc):
-        return fn.nin
+def _operands(name: str, fn: Callable[..., Any], arity: int | None) -> int:
+    """How many operands `fn` has: `arity`, or its parameters, but for those with a default."""
     try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):
-        raise ArgumentError(f"scalar_op {name}: fn= does not tell its operands: give arity=") from None
-    missing = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-    if missing or any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        raise ArgumentError(f"scalar_op {name}: " + (
-            f"fn= needs the keyword {missing[0]}, which has no default" if missing else
-            "fn= takes any number of operands: give arity="))
-    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
-               for p in parameters)
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):  # a function written in C does not say
+        arity = fn.nin if arity is None and isinstance(fn, np.ufunc) else arity
+        if arity is None:
+            raise ArgumentError(f"scalar_op {name}: fn= does not tell its operands: give "
+                                "arity=") from None
+        return arity
+    parameters = signature.parameters.values()
+    count = arity
+    if count is None:
+        count = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+                    for p in parameters)
+        if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+            raise ArgumentError(f"scalar_op {name}: fn{signature} takes any number of operands: "
+                                "give arity=")
+    try:
+        signature.bind(*range(count))
+    except TypeError as error:
+        raise ArgumentError(f"scalar_op {name}: fn{signature} does not take {count} operands: "
+                            f"{error}") from None
+    return count
 
 
 class UserOp:

@@ -172,10 +172,8 @@ class Oracle:
         op = OPS[name]
         ndim = max(getattr(a, "ndim", 0) for a in args)
         args = [self.lifted(a, ndim) if isinstance(a, Bounded) else a for a in args]
-        if name in ("round", "angle") and args[0].dtype == bool:
-            raise TypeError("NumPy rounds bools to float16, and their angles are float64")
-        if name == "imag" and args[0].dtype.kind != "c":
-            raise TypeError("a bug of elemc: its C is the integer 0, whose negative is no -0.0")
+        if name == "round" and args[0].dtype == bool:
+            raise TypeError("NumPy rounds bools to float16; elemc has no such loop")
         if name == "where" and -1 in [a for a in args[1:] if type(a) is int]:
             raise TypeError("np.where wraps numbers that do not fit; elemc refuses them")
         if not isinstance(op.like, np.ufunc):

@@ -7,8 +7,10 @@ import pytest
 import scipy.special
 
 import elemc as ec
+from elemc import accumulators_docs
 from elemc.accumulators import ACCUMULATORS, FOLDS
 from elemc.errors import ArgumentError, AxisError, ElemcError, ShapeError
+from elemc.ops import OPS
 
 from .helpers import DTYPES, assert_same_bits, layouts, quiet
 
@@ -444,6 +446,23 @@ def test_more_user_accumulators():
     assert_same_bits(got, np.array([15, 25]))
 
 
+NAMED = ["int */ for", "", "*/\n", "i", "n", "x", "x_s", "x0", "3x", "row", "elemc_exp", "a\\", "{0}", "/*", "\u00e9"]
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_names_of_user_accumulators_are_harmless(name):
+    both = {"commutative": True}
+    total = ec.Accumulator(name, 0.0, np.add, merge=np.add, **both)
+    product = ec.Accumulator(name, 1.0, np.multiply, merge=np.multiply, **both)  # of the same name
+    mean = ec.Accumulator(name, (0.0, 0), lambda a, n, v: (a + v, n + 1), lambda a, n: a / n)
+    x, values = ec.matrix("x"), data("float64", (70, 40))
+    f = ec.function([x], [ec.accumulate(acc, x, axis) for acc in (total, product, mean)
+                          for axis in (0, 1)], name=name or "f")
+    wants = [fn(values, axis=axis) for fn in (np.sum, np.prod, np.mean) for axis in (0, 1)]
+    for got, want in zip(f(values), wants, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
 def test_associative_merges_keep_the_order():
     """2x2 integer matrices multiply associatively, not commutatively."""
     def combine(a, b, c, d, v):
@@ -464,6 +483,31 @@ def test_associative_merges_keep_the_order():
             m = m @ np.array([[1, 1], [n, 0]], np.int64)
         want.append(m[0, 0] * 7 + m[0, 1])
     assert_same_bits(f(x), np.array(want))
+
+
+@pytest.mark.parametrize("name", ACCUMULATORS)
+def test_every_accumulator_says_what_it_does(name):
+    """The documentation has the keywords and dtypes that work, and no others."""
+    assert name in accumulators_docs.SUMMARIES
+    text = accumulators_docs.docstring(name)
+    assert name in OPS or getattr(ec, name).__doc__ == text  # ec.fmax is the operation
+    x, mask = ec.vector("x"), ec.vector("m", "bool")
+    for option, value in {"where": mask, "initial": 1.0, "dtype": "float32", "ddof": 1, "ord": 1}.items():
+        more = {"initial": 1.0} if option == "where" and "needs initial=" in text else {}
+        try:
+            ec.function([x, mask], ec.accumulate(name, x, **{option: value}, **more))
+            works = True
+        except ArgumentError:
+            works = False
+        assert works == (f"    {option}: " in text), option
+    for dtype in DTYPES:
+        try:
+            result = ec.function([v := ec.vector("x", dtype)], ec.accumulate(name, v)).types[0][-1]
+        except ElemcError:
+            result = None
+        rows = [r.strip().split(" -> ") for r in text.splitlines() if " -> " in r]
+        said = [dtype if out == "the same" else out for names, out in rows if dtype in names.split(", ")]
+        assert said == ([] if result is None else [np.dtype(result).name])
 
 
 def test_errors_of_user_accumulators():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import elemc as ec
+from elemc import ops_docs
 from elemc.accumulators import ACCUMULATORS
 from elemc.errors import (
     ArgumentError,
@@ -18,6 +19,8 @@ from elemc.errors import (
     TraceError,
     UnsupportedError,
 )
+from elemc.ops import OPS, UFUNCS
+from elemc.ops_table import ALIASES
 
 from .helpers import DTYPES, assert_same_bits, quiet, sample
 
@@ -59,6 +62,10 @@ INDEXING = [
     (lambda x: x.swapaxes(0, -1), T), (lambda x: np.swapaxes(x, 0, 1), T),
     (lambda x: np.moveaxis(x, 0, -1), T), (lambda x: np.moveaxis(x, (0, 1), (2, 0)), T),
     (lambda x: np.moveaxis(x, source=2, destination=0), T),
+    (lambda x: np.moveaxis(x, np.int64(0), 1), T), (lambda x: np.flip(x, np.int64(0)), T),
+    (lambda x: np.expand_dims(x, np.int64(0)), T), (lambda x: x.transpose(()), S),
+    (lambda x: ec.transpose(x, (1, 0, 2)), T), (ec.transpose, T), (lambda x: ec.swapaxes(x, 0, 1), T),
+    (lambda x: ec.squeeze(x, 1), ONE),
     (lambda x: np.expand_dims(x, (0, -1)), M), (lambda x: np.expand_dims(x, 1), M),
     (lambda x: np.squeeze(x, axis=1), ONE), (lambda x: x.squeeze(1), ONE),
     (np.flip, T), (lambda x: np.flip(x, (0, 2)), T), (np.fliplr, T), (np.flipud, T),
@@ -127,6 +134,8 @@ OPERATORS = [
     (lambda x, y: np.where(x > 0, x, y), M, V), (lambda x: np.where(x > 0, 1, x), F),
     (lambda x: np.where(x, 1.5, 2), B), (lambda x, y: np.minimum(x, y), M, V),
     (lambda x, y: np.isclose(x, y, atol=0.5), M, V), (np.square, N), (np.copy, M),
+    (lambda x: x.copy(), M), (lambda x: x.copy("F"), M), (lambda x: np.copy(x, order="F"), M),
+    (np.angle, B), (np.angle, I8),
     (lambda x, y: np.add(x, y, dtype="float64"), F, F), (np.isposinf, M), (np.isneginf, M),
 ]
 
@@ -134,6 +143,17 @@ OPERATORS = [
 @pytest.mark.parametrize("case", OPERATORS, ids=range(len(OPERATORS)))
 def test_elementwise(case):
     check(*case)
+
+
+@pytest.mark.parametrize("bounds", [(0, 300), (None, 300), (-300, None), (-300, 300), (-300, 5)])
+def test_bounds_that_no_value_reaches(bounds):
+    x = ec.vector("x", "int8")
+    data = np.array([-128, -1, 0, 5, 127], np.int8)
+    want = np.clip(data.astype(int), *bounds).astype(np.int8)
+    assert_same_bits(ec.function([x], x.clip(*bounds))(data), want)
+    assert_same_bits(ec.function([x], np.clip(x, *bounds))(data), want)
+    with pytest.raises(DtypeError, match="300"):
+        ec.function([x], x.clip(300, None))
 
 
 @pytest.mark.parametrize("number", [-1, -200, 255, 256, 300, 2**31, 2**63, -2**63])
@@ -258,6 +278,28 @@ REFUSED = [
     (lambda: int(X), TraceError, "int"), (lambda: len(X), TraceError, r"x\.shape\[0\]"),
     (lambda: list(X), TraceError, "iterating"), (lambda: 3 in X, TraceError, "any"),
     (lambda: np.asarray(X), TraceError, "NumPy functions"), (lambda: [1, 2][X], TraceError, "index"),
+    (lambda: np.arange(X.shape[0]), TraceError, r"elemc\.arange\(x\.shape\[0\]\)"),
+    (lambda: range(X.shape[0] - 1), TraceError, r"elemc\.arange\(x\.shape\[0\]\)"),
+    (lambda: int(X.shape[0]), TraceError, r"elemc\.arange"), (lambda: float(X.size), TraceError, r"elemc\.arange"),
+    (lambda: np.asarray(X.shape[0]), TraceError, r"elemc\.arange"),
+    (lambda: np.arange(1, X.shape[0]), TraceError, r"elemc\.arange"),
+    (lambda: np.zeros(X.shape), TraceError, r"elemc\.zeros_like\(x\)"),
+    (lambda: range(ec.scalar("n", int)), TraceError, "static="),
+    (lambda: X.sum(axis=X), AxisError, "x is a symbolic array.*compile with static='x'"),
+    (lambda: X.sum(axis=(0, ec.scalar("k"))), AxisError, "static='k'"),
+    (lambda: X.max(axis=X.shape[0]), AxisError, "static='axis'"),
+    (lambda: np.squeeze(X, X), AxisError, "static='x'"), (lambda: np.flip(X, X), AxisError, "static='x'"),
+    (lambda: np.expand_dims(X, X), AxisError, "static='x'"), (lambda: np.moveaxis(X, X, 0), AxisError, "static='x'"),
+    (lambda: X.transpose(X), AxisError, "static='x'"), (lambda: X.transpose(X, 0), AxisError, "static='x'"),
+    (lambda: X.swapaxes(0, X), AxisError, "static='x'"), (lambda: X[ec.scalar("k")], UnsupportedError, "static="),
+    (lambda: X.var(ddof=ec.scalar("k")), ArgumentError, "static='ddof'"),
+    (lambda: ec.array(3, 1, "d"), ArgumentError, r"array\(name, ndim, dtype\): the name comes first, and 3"),
+    (lambda: ec.vector(np.float32), ArgumentError, r"vector\(name, dtype\): the name comes first"),
+    (lambda: ec.tensor3(3), ArgumentError, r"tensor3\(name, dtype\): the name"),
+    (lambda: ec.array("a", 33), ArgumentError, "a: a rank is an integer from 0 to 32, not 33"),
+    (lambda: ec.array("a", 1.0), ArgumentError, "not 1.0"), (lambda: ec.array("a", True), ArgumentError, "not True"),
+    (lambda: ec.array("a", "f4", 2), ArgumentError, "not 'f4'"), (lambda: ec.vector("a", 2), DtypeError, "a: 2 is not"),
+    (lambda: ec.vector("a", "f8,,"), DtypeError, "a: 'f8,,' is not a dtype"),
     (lambda: np.zeros(X.shape), TraceError, r"x\.shape\[0\]"),
     (lambda: X + [X], TraceError, "asarray"), (lambda: X[X > 0], UnsupportedError, "where"),
     (lambda: X[[0, 1]], UnsupportedError, "gather"), (lambda: X[True], UnsupportedError, "bool"),
@@ -383,6 +425,19 @@ def test_formulas_read_like_the_code(case):
     assert repr(fn(x, y)).startswith(f"<elemc {text}: ")
 
 
+def test_graphs_and_kernels_print_in_a_line():
+    x, y = ec.matrix("x"), ec.vector("y", None)
+    f = ec.function([x, y], [x * y + 1, x.sum()], name="f")
+    assert repr(f.graph) == "Graph(x: float64[2], y: any dtype[1] -> x * y + 1, sum(x))"
+    assert repr(f.graph.outputs[0]) == "<node x * y + 1>"
+    f(np.ones((2, 3)), np.ones(3))
+    [compiled] = f.specializations
+    lines = len(f.dump(np.ones((2, 3)), np.ones(3)).splitlines())
+    assert repr(compiled) == (
+        "<elemc kernel_f(in x: float64[2] contiguous along 1, in y: float64[1] contiguous along 0, out z0: "
+        f"float64[2] contiguous along 1, out z1: float64[0]), {lines} lines of C>")
+
+
 def test_long_formulas_are_abbreviated():
     x = ec.vector("x")
     y = x
@@ -399,3 +454,42 @@ def test_functions_compute_on_numpy_arrays():
     assert_same_bits(ec.arctan2([1, 2], 3.0), np.arctan2([1, 2], 3.0))
     assert ec.erf(0.0) == 0
     assert ec.erf(data).dtype == np.float32
+    for got, want in zip(ec.divmod(data, 0.7), np.divmod(data, np.float32(0.7)), strict=True):
+        assert_same_bits(got, want)
+    assert_same_bits(ec.transpose(data, (1, 0)), data.T)
+    assert_same_bits(ec.swapaxes(data, 0, 1), data.T)
+    assert_same_bits(ec.squeeze(data[None], 0), data)
+    assert_same_bits(ec.clip(data, 1, 2), np.clip(data, 1, 2))
+    assert_same_bits(ec.astype(data, int), data.astype(int))
+    assert_same_bits(ec.divmod(7, -2), (np.int64(-4), np.int64(-1)))
+
+
+def test_numpys_names_of_rows():
+    """Every ufunc of NumPy that is a row of the table is there, under all of its names."""
+    names = [n for n, v in vars(np).items() if isinstance(v, np.ufunc) and v in UFUNCS]
+    assert {"acos", "atan2", "pow", "mod", "bitwise_invert", "conj", "abs"} <= {*names}
+    assert [n for n in names if not hasattr(ec, n) or n not in ec.__all__] == []
+    for alias, name in ALIASES.items():
+        assert getattr(ec, alias) is getattr(ec, name)
+    assert ec.expit is ec.sigmoid
+    x = ec.vector("x")
+    quotient, rest = ec.divmod(x, 2)
+    assert (repr(quotient), repr(rest)) == (repr(x // 2), repr(x % 2))
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_every_operation_says_what_it_does(name):
+    assert name in ops_docs.SUMMARIES
+    text = ops_docs.docstring(OPS[name])
+    assert "->" in text
+    for row in filter(lambda line: "->" in line, text.splitlines()):
+        operands, result = row.strip().split(" -> ")
+        for dtype in operands.split(", "):
+            rest = [np.dtype(np.int32 if name == "ldexp" else dtype)] * (OPS[name].nin - 1)
+            assert OPS[name].resolve((np.dtype(dtype), *rest))[1] == (dtype if result == "the same" else result)
+
+
+def test_methods_are_named():
+    for name in "erfinv gamma lgamma digamma sinc softplus logaddexp logit gelu".split():
+        assert "\n\nMethod: " in getattr(ec, name).__doc__, name
+    assert "Wichura" in ec.erfinv.__doc__

@@ -552,6 +552,25 @@ def test_compile_refuses_what_needs_values():
         ec.compile(lambda x: np.sort(x))(a)
 
 
+def test_operations_of_users_count_their_operands():
+    values = np.array([1.0, 2.0])
+    for k, op in [(k, ec.scalar_op("times", fn=lambda x, k=k: x * k)) for k in (2, 3)]:
+        np.testing.assert_array_equal(op(values), values * k)
+    assert ec.scalar_op("times", fn=lambda x, *, k=3: x * k)(2.0) == 6
+    assert ec.scalar_op("times", fn=lambda x, k=3: x * k, arity=2)(2.0, 4.0) == 8
+    assert ec.scalar_op("plus", fn=np.add)(2.0, 4.0) == 6
+    assert ec.scalar_op("total", fn=lambda *xs: sum(xs), arity=3)(1.0, 2.0, 3.0) == 6
+    for wrong, says in [({"fn": lambda *xs: xs[0]}, "give arity="), ({"fn": lambda x: x, "arity": 2}, "take 2"),
+                        ({"fn": lambda x, *, k: x}, "'k'")]:
+        with pytest.raises(ArgumentError, match=f"scalar_op odd: .*{says}"):
+            ec.scalar_op("odd", **wrong)
+    with pytest.raises(ArgumentError, match="the name comes first"):
+        ec.scalar_op(lambda x: x, "odd")
+    odd = ec.scalar_op("{x} */", c="{x} + 1", numpy=lambda x: x + 1, arity=1)
+    np.testing.assert_array_equal(odd(values), values + 1)
+    assert "{x} */(v)" in repr(odd(ec.vector("v")))
+
+
 def test_compiled_functions_nest():
     a, b = arrays()
 

@@ -2,9 +2,11 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import numpy as np
 import pytest
@@ -189,11 +191,90 @@ def test_run_errors(capsys, words, say):
     assert not os.path.exists("out.npy")
 
 
+def test_run_names_the_members_by_the_keys(capsys):
+    with open("two.py", "w") as file:
+        file.write("import elemc as ec\n@ec.compile\ndef two(x):\n"
+                   "    return {'m': x.mean(axis=0), 's': x.std(axis=0)}\n")
+    x = np.arange(12.0).reshape(3, 4)
+    np.save("x.npy", x)
+    for more in ((), ("--order", "c")):
+        output(capsys, "run", "two.py:two", "x=x.npy", "-o", "o.npz", *more)
+        with np.load("o.npz") as found:
+            assert sorted(found) == ["m", "s"]
+    output(capsys, "run", "two.py:two", "x=x.npy", "-o", "s=s.npy", "-o", "m=m.npy")
+    np.testing.assert_allclose(np.load("s.npy"), x.std(axis=0))
+    np.testing.assert_allclose(np.load("m.npy"), x.mean(axis=0))
+    assert "no output q; there are m, s" in message(capsys, "run", "two.py:two", "x=x.npy", "-o",
+                                                    "q=q.npy")
+
+
+def test_expressions_that_begin_with_a_minus(capsys):
+    np.save("x.npy", np.arange(4.0))
+    output(capsys, "run", "-x", "x=x.npy", "-o", "o.npy")
+    np.testing.assert_array_equal(np.load("o.npy"), -np.arange(4.0))
+    text = output(capsys, "dump", "-x", "--against", "-h*x")
+    assert text.startswith("--- -x\n+++ -h*x\n")
+    assert output(capsys, "dump", "--stage", "graph", "--", "--x") == output(
+        capsys, "dump", "(--x)", "--stage", "graph")
+    with pytest.raises(SystemExit):
+        run("dump", "--x")
+    assert 'is written as "(--x)"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number, status", [(signal.SIGTERM, 143), (signal.SIGHUP, 129),
+                                            (signal.SIGINT, 130)])
+def test_run_removes_what_it_wrote_when_it_is_stopped(number, status):
+    np.lib.format.open_memmap("x.npy", "w+", "float64", (2**26,))  # half a gigabyte of holes
+    before = sorted(os.listdir("."))
+    running = subprocess.Popen(
+        [sys.executable, "-m", "elemc", "run", "sin(exp(x)) ** cos(x)", "x=x.npy", "-o", "o.npy",
+         "--block", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    end = time.monotonic() + 60
+    while not [n for n in os.listdir(".") if n.endswith(".tmp")] and time.monotonic() < end:
+        time.sleep(0.01)
+    running.send_signal(number)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == status and "Traceback" not in err
+    assert sorted(n for n in os.listdir(".") if n != "__pycache__") == before
+
+
+def test_handlers_of_signals_are_restored(capsys):
+    np.save("x.npy", np.ones(3))
+    before = signal.getsignal(signal.SIGTERM)
+    output(capsys, "run", "x + 1", "x=x.npy", "-o", "o.npy")
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
 def test_run_shows_progress_when_asked(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm", None)
     np.save("x.npy", np.ones((300, 4)))
     assert run("run", f"{FILE}:twice", "x=x.npy", "-o", "out.npy", "--progress") == 0
     assert capsys.readouterr().err == "100 %\n"
+
+
+# -- help ---------------------------------------------------------------------------------------
+
+
+def help_of(capsys, *words):
+    with pytest.raises(SystemExit) as stop:
+        run(*words, "--help")
+    assert stop.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_help_lists_every_option(capsys, monkeypatch):
+    every = help_of(capsys)
+    for command in ("dump", "run", "demo", "info", "cache"):
+        text = help_of(capsys, command)
+        options = set(re.findall(r"--[a-z][a-z-]*", text)) - {"--help"}
+        assert all(option in every for option in options), (command, options)
+        assert f"elemc {command}" in every
+    for word in ("FILE.npz:MEMBER", "NAME=OUT.npy", "MODULE:NAME"):
+        assert word in every and word in help_of(capsys, "run")
+    assert "--against-order" in every and "--against-order" in help_of(capsys, "dump")
+    monkeypatch.setenv("COLUMNS", "40")
+    assert "--block" in help_of(capsys, "run") and "TARGET2" in help_of(capsys, "dump")
 
 
 # -- the rest -------------------------------------------------------------------------------------

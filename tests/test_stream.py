@@ -1,9 +1,11 @@
 """Streamed evaluation: the same bits for any block size, NumPy's answers, nothing half-written."""
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
+from collections import namedtuple
 
 import numpy as np
 import pytest
@@ -111,13 +113,49 @@ CROSSED = {
     "where": ([v], [v.sum(where=v > 1), v.max(initial=0.5, where=v < 0.4), v.mean(where=v > 1)],
               (LONG,)),
     "one long row": ([x], x.sum(axis=1), (LONG[None],)),
+    "rows of rows": (inputs(("c", 3, "float64")), lambda c: c / c.mean(axis=(0, 1)),
+                     (TALL[:300_000].reshape(3000, 100, 3),)),
+    "a matrix of states": (inputs(("c", 3, "float64")), lambda c: c / c.max(axis=0),
+                           (TALL[:300_000].reshape(100_000, 3, 3),)),
+    "the middle axis": (inputs(("c", 3, "float64")), lambda c: c / c.mean(axis=1, keepdims=True),
+                        (TALL[:300_000].reshape(2, 150_000, 3),)),
 }
 
 
 @pytest.mark.parametrize("name", CROSSED)
 def test_an_accumulation_crosses_the_blocks(name):
     ends, outputs, arrays = CROSSED[name]
-    check(ec.function(ends, outputs), *arrays, exact=False)
+    check(ec.function(ends, outputs(*ends) if callable(outputs) else outputs), *arrays,
+          exact=False)
+
+
+COLUMNS = rng.standard_normal((50_003, 37))
+
+
+@pytest.mark.parametrize("make", [
+    lambda x: x - x.mean(axis=0),
+    lambda x: (x - x.mean(axis=0)) / x.std(axis=0),
+    lambda x: x / x.sum(axis=0),
+    lambda x: softmax(x, 0),
+    lambda x: [x.sum(axis=0), x - x.min(axis=0), ec.logsumexp(x, axis=0)],
+    lambda x: (x - x.mean(axis=1, keepdims=True)) / x.mean(axis=0),
+    lambda x: x - x.mean(axis=0) - (x / x.max(axis=0)).sum(axis=0),
+])
+def test_statistics_of_columns_feed_elementwise_work(make):
+    """Two columns need 1.5 MiB, so rows are cut, and the chunks' states are rows.
+
+    The tree that joins them is that of the kernel, which joins blocks of rows: the same bits.
+    """
+    check(ec.function([x], make(x)), COLUMNS)
+
+
+def test_the_size_of_blocks_does_not_choose_the_axis():
+    """With larger blocks, columns would do, which add in another order."""
+    function = ec.function([x], x - x.mean(axis=1, keepdims=True) - x.std())
+    data = rng.standard_normal((40, 60_001))
+    small, = streamed(function, data, block=1)
+    for block in (2, 19, 64, 1000):
+        assert streamed(function, data, block=block)[0].tobytes() == small.tobytes()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "bool", "complex128"])
@@ -157,10 +195,27 @@ def test_what_cannot_be_cut_says_why(make, words):
     function = ec.function([v], make())
     with pytest.raises(ec.UnsupportedError, match=words) as error:
         streamed(function, LONG)
-    assert "axis 0 of" in str(error.value) and "--block" in str(error.value)
+    assert re.search(r"axis 0 of [vz] \(size 30000[01]\): ", str(error.value))
     assert os.listdir(".") == ["v.npy"]
-    got, = streamed(function, LONG, block=16)
+    enough = re.search(r"--block (\d+) \(MiB\) is enough", str(error.value))[1]
+    got, = streamed(function, LONG, block=int(enough))
     assert got.tobytes() == np.asarray(function(LONG)).tobytes()
+
+
+def test_every_axis_that_cannot_be_cut_is_named():
+    with pytest.raises(ec.UnsupportedError) as error:
+        streamed(ec.function([x], x[1:] - x[:-1].argmax(axis=0)), np.repeat(TALL, 2, axis=0))
+    assert str(error.value) == (
+        "f cannot be computed in blocks of 1 MiB: axis 0 of z (size 600001): x[1:, :] slices the "
+        "axis; axis 1 of z (size 3): blocks take 18.4 MiB or more. --block 19 (MiB) is enough.")
+    with pytest.raises(ec.UnsupportedError, match=r"axis 0 of z \(size 300001\) and axis 1 of z "
+                       r"\(size 3\): needs argmax\(x\) first \(.*minds the index"):
+        streamed(ec.function([x], x - x.argmax()), TALL)
+
+
+def test_single_indices_are_blocks_of_elementwise_work():
+    """A column takes 0.8 MiB, so blocks have one; only accumulations want two."""
+    check(ec.function([x], x[1:] - x[:-1]), COLUMNS)
 
 
 def test_archives(tmp_path):
@@ -172,6 +227,36 @@ def test_archives(tmp_path):
         np.testing.assert_array_equal(out["z0"], X + X[0])
         np.testing.assert_allclose(out["z1"], X.sum())
     assert sorted(os.listdir(".")) == ["in.npz", "out.npz"]
+
+
+def test_an_archive_of_one_member_needs_no_name():
+    np.savez("in.npz", whatever=X)
+    stream.run(lambda _: ec.function([x], x * 2), {"x": "in.npz"}, ["out.npy"], 1)
+    np.testing.assert_array_equal(np.load("out.npy"), X * 2)
+
+
+def test_outputs_are_named_by_keys_and_fields():
+    @ec.compile
+    def two(x):
+        return {"m": x.mean(axis=0), "s": x * 2}
+
+    Pair = namedtuple("Pair", "low high")
+    both = ec.compile(lambda x: Pair(x.min(), x.max()), name="both")
+    np.save("x.npy", X)
+    for function, names in ((two, ["m", "s"]), (both, ["low", "high"])):
+        def make(arrays, function=function):
+            return function.trace(**arrays)
+
+        stream.run(make, {"x": "x.npy"}, ["out.npz"], 1)
+        with np.load("out.npz") as out:
+            assert list(out) == names
+            stream.run(make, {"x": "x.npy"}, [f"{n}={n}.npy" for n in reversed(names)], 1)
+            for name in names:
+                np.testing.assert_array_equal(np.load(f"{name}.npy"), out[name])
+    with pytest.raises(ec.ArgumentError, match="output high has no file: -o high=FILE.npy"):
+        stream.run(make, {"x": "x.npy"}, ["low=o.npy"], 1)
+    stream.run(make, {"x": "x.npy"}, ["./low=a.npy", "b.npy"], 1)
+    assert os.path.exists("low=a.npy") and os.path.exists("b.npy")
 
 
 def test_an_input_may_be_overwritten():
@@ -187,12 +272,17 @@ def test_an_input_may_be_overwritten():
     ({"x": "short.npy"}, ["o.npy"], "cannot be read"),
     ({"x": "objects.npy"}, ["o.npy"], "cannot be read"),
     ({"x": "in.npz"}, ["o.npy"], "in.npz:y"),
-    ({"x": "in.npz:q"}, ["o.npy"], "no member q; it has y"),
+    ({"x": "in.npz:q"}, ["o.npy"], "no member q; it has y, t"),
+    ({"x": "empty.npz"}, ["o.npy"], "empty.npz holds no array"),
     ({"y": "x.npy"}, ["o.npy"], "input x is missing"),
     ({"x": "x.npy", "y": "x.npy"}, ["o.npy"], "no input y"),
     ({"x": "x.npy"}, ["o.txt"], "a .npy or a .npz"),
     ({"x": "x.npy"}, ["no/o.npy"], "no directory no"),
-    ({"x": "x.npy"}, ["o.npy", "p.npy"], "there are 1 outputs"),
+    ({"x": "x.npy"}, ["o.npy", "p.npy"], r"the outputs are z \(1\)"),
+    ({"x": "x.npy"}, ["m=o.npy"], "-o m=o.npy: there is no output m; there are z. .*./m=o.npy"),
+    ({"x": "x.npy"}, ["z=o.npz"], "NAME=FILE is for .npy"),
+    ({"x": "x.npy"}, ["z=o.npy", "z=p.npy"], "output z goes to o.npy already"),
+    ({"x": "x.npy"}, ["z=o.npy", "p.npy"], "some -o have names"),
     ({"x": "x.npy"}, [], "-o OUT.npy"),
     ({"x": "v.npy"}, ["o.npy"], "rank"),
 ])
@@ -202,7 +292,8 @@ def test_errors_of_files(files, out, words):
     with open("x.npy", "rb") as whole, open("short.npy", "wb") as short:
         short.write(whole.read()[:1000])
     np.save("objects.npy", np.array([[{}]]), allow_pickle=True)
-    np.savez("in.npz", y=X)
+    np.savez("in.npz", y=X, t=X)
+    np.savez("empty.npz")
     with open("text.npy", "w") as text:
         text.write("hello, world")
     before = sorted(os.listdir("."))
@@ -244,11 +335,13 @@ def test_progress_without_tqdm(monkeypatch, capsys):
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 7, 10, 11, 100])
 @pytest.mark.parametrize("rows", [1, 2, 3, 10, 1000])
-def test_blocks(length, rows):
-    found = list(stream.blocks(length, rows))
+@pytest.mark.parametrize("least", [1, 2])
+def test_blocks(length, rows, least):
+    found = list(stream.blocks(length, rows, least))
     assert found[0][0] == 0 and found[-1][1] == length
     assert all(a[1] == b[0] for a, b in zip(found, found[1:], strict=False))
-    assert length == 1 or all(2 <= end - begin <= max(3, rows) for begin, end in found)
+    most = max(3, rows) if least == 2 else rows
+    assert length == 1 or all(least <= end - begin <= most for begin, end in found)
 
 
 @pytest.mark.serial
