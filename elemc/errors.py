@@ -55,10 +55,6 @@ class DomainError(ElemcError, ValueError):
     """A value, seen only while computing, that the operation rejects (2 ** -1 on integers)."""
 
 
-class VerifyError(ElemcError, AssertionError):
-    """An internal form is malformed: a bug in elemc."""
-
-
 class FallbackWarning(UserWarning):
     """There is no C compiler and the NumPy interpreter answers."""
 

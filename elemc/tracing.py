@@ -161,8 +161,9 @@ class TracedFunction:
     def _arrays(self, bound: inspect.BoundArguments) -> list[tuple[str, Any]]:
         """The arguments that are arrays, flattened, with names."""
         found: list[tuple[str, Any]] = []
+        static = self._static(bound)
         for name, value in bound.arguments.items():
-            if name in self._static(bound):
+            if name in static:
                 continue
             kind = self._signature.parameters[name].kind
             if kind is inspect.Parameter.VAR_POSITIONAL:
@@ -174,8 +175,9 @@ class TracedFunction:
         return [(n, _array(self.name, n, v)) for n, v in found]
 
     def _function(self, bound: inspect.BoundArguments, arrays: list[tuple[str, Any]]) -> Function:
-        static = tuple(self._static(bound).items())
-        for name, value in static:
+        # 1, 1.0 and True are equal, and mean different code
+        static = tuple((n, type(v), v) for n, v in self._static(bound).items())
+        for name, _, value in static:
             try:
                 hash(value)
             except TypeError:
@@ -190,10 +192,10 @@ class TracedFunction:
 
     def _trace(self, bound: inspect.BoundArguments, arrays: list[tuple[str, Any]]) -> Function:
         inputs = [new_input(n, *_kind(a)) for n, a in arrays]
-        rest = iter(inputs)
+        rest, static = iter(inputs), self._static(bound)
         args = inspect.BoundArguments(self._signature, dict(bound.arguments))
         for name, value in bound.arguments.items():
-            if name in self._static(bound):
+            if name in static:
                 continue
             kind = self._signature.parameters[name].kind
             if kind is inspect.Parameter.VAR_POSITIONAL:

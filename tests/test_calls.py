@@ -676,6 +676,13 @@ def test_settings_need_no_naming():
     assert total(a, how="sum", dtype=np.float64).dtype == np.float64
 
 
+def test_equal_settings_of_different_types_are_different():
+    f = ec.compile(lambda x, k: x * k, static="k")
+    a = np.array([1, 2])
+    for k in (1, 1.0, True, np.float32(1), 1):
+        assert_same_bits(f(a, k), a * k)
+
+
 def test_methods():
     class Scale:
         def __init__(self, k):
