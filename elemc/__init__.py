@@ -3,7 +3,6 @@
 See the README for a tour, and `elemc.compiler` for the stages of the compiler.
 """
 
-from . import evaluate as _evaluate  # noqa: F401 - gives Array its eval
 from .accumulators import ACCUMULATORS as _ACCUMULATORS
 from .accumulators import Accumulator
 from .array import Array, accumulate
@@ -47,8 +46,9 @@ from .errors import (
     TraceError,
     UnsupportedError,
 )
+from .evaluate import at_once as _at_once
+from .evaluate import dot, einsum, inner, matmul, outer, tensordot, vdot
 from .function import Function, function
-from .linear import dot, einsum, inner, matmul, outer, tensordot, vdot
 from .ops import OPS as _OPS
 from .ops_table import ALIASES as _ALIASES
 from .protocol import divmod
@@ -78,7 +78,7 @@ for _name in _OPS:
         __all__ += [_name]
 for _name in _ACCUMULATORS:
     if _name not in globals():
-        globals()[_name] = _fold_function(_name)
+        globals()[_name] = _at_once(_fold_function(_name), slice(1))
         __all__ += [_name]
 for _alias, _name in _ALIASES.items():
     globals()[_alias] = globals()[_name]

@@ -236,6 +236,16 @@ def _without_nan(fill: Any, then: str) -> Callable[..., Any]:
     return expand
 
 
+def _known_place(fill: Any, then: str) -> Callable[..., Any]:
+    """The place `then` finds among what is no NaN; an error if all are."""
+
+    def expand(x: Any, fold: Any) -> Any:
+        place = _without_nan(fill, then)(x, fold)
+        return fold.place(place, fold(np.isnan(x), "all")) if x.dtype.kind in "fc" else place
+
+    return expand
+
+
 def _nanmean(x: Any, fold: Any, dtype: Any = None) -> Any:
     if x.dtype.kind not in "fc":
         return _mean(x, fold, dtype)
@@ -266,8 +276,8 @@ COMPOSITES = (
     Composite("nanprod", _without_nan(1, "prod"), ("dtype", "initial")),
     Composite("nanmax", lambda x, fold: fold(x, "fmax"), ("initial",)),
     Composite("nanmin", lambda x, fold: fold(x, "fmin"), ("initial",)),
-    Composite("nanargmax", _without_nan(-np.inf, "argmax")),
-    Composite("nanargmin", _without_nan(np.inf, "argmin")),
+    Composite("nanargmax", _known_place(-np.inf, "argmax")),
+    Composite("nanargmin", _known_place(np.inf, "argmin")),
     Composite("nanmean", _nanmean, ("dtype",)),
     Composite("nanvar", _nanvar, ("ddof", "dtype")),
     Composite("nanstd", lambda x, fold, **o: np.sqrt(_nanvar(x, fold, **o)), ("ddof", "dtype")),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .accumulators import ACCUMULATORS, Accumulator, Composite
-from .array import Array, accumulate, as_node
+from .array import Array, accumulate, apply, as_node
 from .constructors import array
 from .dtypes import dtype_of, state_dtype
 from .errors import ArgumentError, DtypeError, ElemcError, ModeError, ShapeError
@@ -42,7 +42,7 @@ from .graph import (
 )
 from .graph_promotion import promotion_types
 from .maps import align
-from .ops import INTEGRAL
+from .ops import INTEGRAL, PLACE
 
 ORDERS = ("c", "f")
 
@@ -211,6 +211,10 @@ class Fold:
             return total
         ones = Array(make(ExpandTo, const(np.int64(1)), x.node))
         return accumulate("sum", ones, axis=self.axes, keepdims=True, where=self.where)
+
+    def place(self, index: Array, missing: Array) -> Array:
+        """`index`; the call is an error where it is `missing`."""
+        return apply(PLACE, index, missing)
 
     def masked(self, mask: Array) -> Fold:
         """The same fold over the elements that `mask` selects as well."""

@@ -222,8 +222,10 @@ class _Emitter(Expressions):
         """A test for arguments that are an error."""
         assert isinstance(item.value, Op)
         self.checks = True
-        condition = item.value.op.error_condition(tuple(a.dtype for a in item.value.operands))
-        return {"kind": "check", "value": condition.format(*map(self.text, item.value.operands))}
+        fault = item.value.op.fault(tuple(a.dtype for a in item.value.operands))
+        assert fault is not None
+        return {"kind": "check", "status": fault.status,
+                "value": fault.condition.format(*map(self.text, item.value.operands))}
 
     def write(self, item: Write) -> dict[str, Any]:
         """A store; mode "add" adds the value, rounded to the output's dtype."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import ShapeError
+from .errors import DomainError, ShapeError
 from .graph import (
     Accumulate,
     Apply,
@@ -49,6 +49,8 @@ def interpret(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         If the sizes do not fit together.
     ShapeError
         If an accumulator without identity meets an empty axis.
+    DomainError
+        If an operation rejects a value.
     """
     captured = [node.array.data for node in graph.captured]
     extents = extents_of(graph)
@@ -79,7 +81,10 @@ def _value(node: Node, values: dict[Node, np.ndarray], shape: tuple[int, ...]) -
         case Cast():
             return values[node.arg].astype(node.dtype)
         case Apply():
-            result = node.op.numpy(*(values[a] for a in node.args))
+            try:
+                result = node.op.numpy(*(values[a] for a in node.args))
+            except ValueError as error:
+                raise DomainError(str(error)) from None
             return np.asarray(result).astype(node.dtype, copy=False)
         case ExpandTo():
             return values[node.arg]

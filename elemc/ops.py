@@ -12,7 +12,7 @@ import numpy as np
 from .dtypes import CTYPES, ctype
 from .errors import ArgumentError
 from .mathlib import COMPLEX, FUNCTIONS, SIMD
-from .ops_base import CALL, TABLE, CCode, ScalarOp, code_of, is_helper
+from .ops_base import ALL_NAN, CALL, TABLE, CCode, ScalarOp, code_of, is_helper
 from .ops_table import ROWS
 from .templating import environment
 
@@ -30,6 +30,17 @@ INTEGRAL = ScalarOp(
     "integral", 1, lambda i: i.astype(np.float64),
     {"*": "(double)({0} >> 32) * 4294967296.0 + (double)(uint32_t){0}"}, 12, notation="{0}",
     like=lambda dtype: ((dtype,), np.dtype(np.float64)))
+
+
+def _place(index: Any, missing: Any) -> Any:
+    if np.any(missing):
+        raise ValueError(ALL_NAN.message)
+    return index
+
+
+# Where something is, and whether it is missing, which is an error.
+PLACE = ScalarOp("place", 2, _place, {"*": "{0}"}, 14, notation="{0}", raises=ALL_NAN,
+                 like=lambda index, missing: ((index, missing), index))
 
 
 def cast_code(src: np.dtype, dst: np.dtype) -> CCode:

@@ -31,6 +31,33 @@ class CCode:
     externs: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Fault:
+    """Arguments that are an error, found while a kernel runs.
+
+    Attributes
+    ----------
+    status : int
+        The bit that the kernel sets in its result.
+    condition : str
+        In C, of the operands {0} and {1}.
+    kind : str
+        Of the last operand's dtype; for others the condition cannot be met.
+    message : str
+        NumPy's.
+    """
+
+    status: int
+    condition: str
+    kind: str
+    message: str
+
+
+NEGATIVE_POWER = Fault(1, "{1} < 0", "i", "Integers to negative integer powers are not allowed.")
+ALL_NAN = Fault(2, "{1}", "b", "All-NaN slice encountered")
+FAULTS = (NEGATIVE_POWER, ALL_NAN)
+
+
 @dataclass(frozen=True, eq=False)
 class ScalarOp:
     """One row of the table of operations.
@@ -58,8 +85,8 @@ class ScalarOp:
         The ufunc or rule that decides the dtypes; default `numpy`.
     kinds : str
         The kinds it takes, if `like` takes more.
-    raises : str, optional
-        The condition on a signed integer operand that is an error in NumPy too.
+    raises : Fault, optional
+        Which arguments are an error, as they are in NumPy.
     algorithm : str
         Where the method comes from, if it is not the C library's or plain arithmetic.
     vjp : callable, optional
@@ -76,7 +103,7 @@ class ScalarOp:
     domain: tuple[Interval, ...] = ()
     like: Callable[..., Any] | None = None
     kinds: str = "biufc"
-    raises: str | None = None
+    raises: Fault | None = None
     algorithm: str = ""
     vjp: Callable[..., Any] | None = None
     _memo: dict[Any, Any] = field(default_factory=dict, repr=False)
@@ -127,9 +154,9 @@ class ScalarOp:
         text = text.replace("{S}", "f32" if first == np.float16 else ctype(first).suffix)
         return code_of(text, self.precedence)
 
-    def error_condition(self, loop: tuple[np.dtype, ...]) -> str | None:
-        """When the call is an error, as a C condition with {0}, {1}; None: never."""
-        return self.raises if self.raises and loop[-1].kind == "i" else None
+    def fault(self, loop: tuple[np.dtype, ...]) -> Fault | None:
+        """Which arguments of these dtypes are an error; None: none."""
+        return self.raises if self.raises and loop[-1].kind == self.raises.kind else None
 
     def __repr__(self) -> str:
         return f"<elemc op {self.name}>"

@@ -9,7 +9,7 @@ import numpy as np
 
 from . import ops_numpy as special
 from .dtypes import dtype_of
-from .ops_base import ScalarOp
+from .ops_base import NEGATIVE_POWER, ScalarOp
 
 WIDE = (-20.0, 20.0)
 UNIT = (-0.999, 0.999)
@@ -97,7 +97,7 @@ ROWS: tuple[ScalarOp, ...] = (
     helper("floor_divide", 2, cost=8, notation="{0} // {1}", algorithm="NumPy's, from the exact remainder of fmod"),
     helper("remainder", 2, cost=8, notation="{0} % {1}", algorithm="NumPy's, from the exact remainder of fmod"),
     helper("fmod", 2, cost=20, c={"f": "elemc_fmod{F}({0}, {1})"}),
-    call("power", 2, cost=30, notation="{0} ** {1}", domain=((0.1, 5.0), (-3.0, 3.0)), raises="{1} < 0",
+    call("power", 2, cost=30, notation="{0} ** {1}", domain=((0.1, 5.0), (-3.0, 3.0)), raises=NEGATIVE_POWER,
          algorithm=f"integers by squaring; {POWER}",
          c={"f": "elemc_pow{F}({0}, {1})", "c": "elemc_cpow{F}({0}, {1})", "*": "power_{S}({0}, {1})"}),
     call("float_power", 2, cost=30, domain=((0.1, 5.0), (-3.0, 3.0)), algorithm=POWER,

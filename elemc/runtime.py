@@ -13,9 +13,8 @@ from .coalesce import Given
 from .compiler import Compiled
 from .errors import DomainError
 from .maps import Instruction, slice_start
+from .ops_base import FAULTS
 from .specialize import layout_of
-
-STATUS = {1: "Integers to negative integer powers are not allowed."}
 
 
 def given(array: np.ndarray) -> Given:
@@ -75,7 +74,7 @@ def launch(compiled: Compiled, arrays: Sequence[np.ndarray], sizes: Sequence[int
 
 def fail(status: int) -> NoReturn:
     """Raise what a kernel's status other than 0 means."""
-    raise DomainError(STATUS[status])
+    raise DomainError(next(fault.message for fault in FAULTS if status & fault.status))
 
 
 def _run(compiled: Compiled, pointers: list[int], strides: list[int], n: list[int],

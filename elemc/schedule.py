@@ -358,8 +358,8 @@ class _Scheduler:
         if fold.where is not None:
             new = [Op(v.axes, v.dtype, SELECT, (values[fold.where], v, s))
                    for v, s in zip(new, state, strict=True)]
-        if len(new) > 1:  # all components from the old state, then all at once
-            new = [scope.let(v) for v in new]
+        made = scope.values(new)  # all components from the old state, then all at once
+        new = [scope.let(made[v]) if len(new) > 1 else made[v] for v in new]
         assign: list[Statement] = [Assign(t, v) for t, v in zip(targets, new, strict=False)]
         if len(targets) > len(program.state):
             first = [*inline(program.start, element),

@@ -88,7 +88,7 @@ class Scope:
             size[value] = 1 + sum(size[a] for a in value.args)
             if isinstance(value, Op) and value.op is SELECT:  # a call on one side is no vector code
                 new = over_new(value, {a: self._called(made[a]) for a in value.args})
-            if isinstance(value, Op) and value.op.error_condition(_dtypes(value)):
+            if isinstance(value, Op) and value.op.fault(_dtypes(value)):
                 new = over_new(value, {a: self._simple(made[a]) for a in value.args})
                 self.body.append(Check(new))
             if isinstance(value, Load):

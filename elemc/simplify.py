@@ -46,7 +46,7 @@ def _apply(node: Apply) -> Node:
 
 
 def _raises(node: Apply) -> bool:
-    return node.op.error_condition(tuple(a.dtype for a in node.args)) is not None
+    return node.op.fault(tuple(a.dtype for a in node.args)) is not None
 
 
 def _multiply(node: Apply) -> Node | None:

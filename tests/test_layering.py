@@ -13,7 +13,7 @@ ORDER = """
     errors cnames dtypes templating mathlib ops accumulators node graph indexing formula array linear
     constructors protocol maps close interp simplify specialize coalesce order nest expressions
     scope schedule emit cache toolchain build banner compiler arguments runtime modes
-    portable dump fastcall function evaluate tracing user settings parse targets stream demo cli
+    portable dump fastcall function tracing evaluate user settings parse targets stream demo cli
     __init__ __main__
 """.split()
 

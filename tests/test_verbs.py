@@ -260,3 +260,25 @@ def test_products_stretch_no_summed_axis(product, shapes):
     if product is np.tensordot:
         fitting[1] = np.ones((3, 4))
     np.testing.assert_allclose(ec.compile(lambda a, b: product(a, b))(*fitting), product(*fitting))
+
+
+X = np.linspace(-1, 2, 20).reshape(4, 5)
+
+
+@pytest.mark.parametrize(("computed", "expected"), [
+    (lambda: ec.sum(X), lambda: X.sum()),
+    (lambda: ec.sum(X, 0), lambda: X.sum(0)),
+    (lambda: ec.sum(X[0] > 0), lambda: (X[0] > 0).sum()),
+    (lambda: ec.var(X, axis=0, ddof=1), lambda: X.var(0, ddof=1)),
+    (lambda: ec.max(X, axis=1, where=X < 1, initial=0), lambda: X.max(1, where=X < 1, initial=0)),
+    (lambda: ec.mean([1, 2, 3]), lambda: np.mean([1, 2, 3])),
+    (lambda: ec.norm(X, axis=1, ord=1), lambda: np.linalg.norm(X, 1, axis=1)),
+    (lambda: ec.dot(X, X.T), lambda: X @ X.T),
+    (lambda: ec.einsum("ij,kj->ik", X, X), lambda: X @ X.T),
+    (lambda: ec.tensordot(X, X, axes=([1], [1])), lambda: X @ X.T),
+])
+def test_functions_of_numpy_arrays_compute_at_once(computed, expected):
+    got, want = computed(), expected()
+    assert type(got) is type(want)
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got, want, rtol=1e-14)
