@@ -13,6 +13,7 @@ from .constructors import (
     astype,
     clip,
     constant,
+    diagonal,
     expand_dims,
     expand_to,
     flip,
@@ -64,11 +65,11 @@ __all__ = [
     "Accumulator", "ArgumentError", "Array", "AxisError", "CacheWarning", "CompileError",
     "DomainError", "DtypeError", "ElemcError", "ExpressionError", "FallbackWarning", "Function",
     "ModeError", "ShapeError", "TraceError", "UnsupportedError", "accumulate", "align", "arange",
-    "array", "astype", "clip", "compile", "constant", "divmod", "dot", "einsum", "expand_dims",
-    "expand_to", "flip", "full_like", "function", "get_num_threads", "inner", "length", "matmul",
-    "matrix", "moveaxis", "ones_like", "outer", "scalar", "scalar_op", "set_num_threads",
-    "show_config", "squeeze", "swapaxes", "tensor3", "tensor4", "tensordot", "transpose", "vdot",
-    "vector", "where", "zeros_like",
+    "array", "astype", "clip", "compile", "constant", "diagonal", "divmod", "dot", "einsum",
+    "expand_dims", "expand_to", "flip", "full_like", "function", "get_num_threads", "inner",
+    "length", "matmul", "matrix", "moveaxis", "ones_like", "outer", "scalar", "scalar_op",
+    "set_num_threads", "show_config", "squeeze", "swapaxes", "tensor3", "tensor4", "tensordot",
+    "transpose", "vdot", "vector", "where", "zeros_like",
 ]
 
 # one function per row of the tables: elemc.exp, elemc.erf, elemc.sum, elemc.logsumexp, ...

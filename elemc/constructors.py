@@ -12,7 +12,7 @@ import numpy as np
 from .array import Array, apply, as_node
 from .dtypes import dtype_of
 from .errors import ArgumentError, AxisError, DtypeError, ShapeError, UnsupportedError
-from .graph import Align, ExpandTo, Input, Iota, Node, Size, make, note_source
+from .graph import Align, Axis, ExpandTo, Index, Input, Iota, Node, Size, make, note_source
 from .indexing import axes_of, axis_of, listed
 
 _count = itertools.count()
@@ -175,6 +175,24 @@ def flip(x: Array, axis: int | Sequence[int] | None = None) -> Array:
     """`x` reversed along the given axes."""
     axes = axes_of(axis, x.ndim)
     return x[tuple(slice(None, None, -1) if a in axes else slice(None) for a in range(x.ndim))]
+
+
+def diagonal(x: Array, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """The elements whose indices on two axes of one size are alike; their axis becomes the last.
+
+    With `offset`, those where the index on `axis2` is greater by that much.
+    """
+    one, two = axis_of(axis1, x.ndim), axis_of(axis2, x.ndim)
+    if one == two:
+        raise AxisError(f"diagonal: axis1 and axis2 are both {one}")
+    if offset:
+        above, below = slice(max(offset, 0), min(offset, 0) or None), slice(
+            max(-offset, 0), min(-offset, 0) or None)
+        x = x[tuple(below if d == one else above if d == two else slice(None)
+                    for d in range(x.ndim))]
+    rest = iter(range(x.ndim))
+    forms = tuple(Axis(x.ndim - 2 if d in (one, two) else next(rest)) for d in range(x.ndim))
+    return Array(_noted(make(Index, x.node, forms, x.ndim - 1)))
 
 
 def transpose(x: Array, axes: Sequence[int] | None = None) -> Any:

@@ -130,6 +130,9 @@ def _index(node: Index) -> str:
     """Brackets, or a transposition."""
     axes = [f.axis for f in node.forms if isinstance(f, Axis)]
     plain = all(isinstance(f, Axis) and f.full for f in node.forms)
+    if len(set(axes)) < len(axes):
+        dims = [str(d) for d, a in enumerate(axes) if axes.count(a) > 1]
+        return f".diagonal({'' if dims == ['0', '1'] else ', '.join(('0', *dims))})"
     if plain and axes != sorted(axes):
         if axes == list(range(node.ndim))[::-1]:
             return ".T"

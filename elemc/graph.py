@@ -200,7 +200,10 @@ class Only:
 
 @node_class
 class Index(Node):
-    """`arg` read through one form per dimension.  A result axis that no form names has size 1."""
+    """`arg` read through one form per dimension.
+
+    A result axis that no form names has size 1; one that two forms name is a diagonal.
+    """
 
     parts = ("arg",)
     arg: Node

@@ -108,6 +108,11 @@ def _index(array: np.ndarray, node: Index) -> np.ndarray:
             case Only():
                 keys.append(0)
     picked = array[tuple(keys)]
+    for axis in [a for a in sorted(set(kept)) if kept.count(a) > 1]:
+        while kept.count(axis) > 1:
+            one, two = [d for d, a in enumerate(kept) if a == axis][:2]
+            picked = np.diagonal(picked, axis1=one, axis2=two)
+            kept = [a for d, a in enumerate(kept) if d not in (one, two)] + [axis]
     order = sorted(range(len(kept)), key=kept.__getitem__)
     missing = [a for a in range(node.ndim) if a not in kept]
     return np.expand_dims(picked.transpose(order), missing)

@@ -9,6 +9,7 @@ import numpy as np
 
 from .accumulators import accumulator
 from .array import Array, as_node
+from .constructors import diagonal
 from .errors import ArgumentError, AxisError, ShapeError, UnsupportedError
 from .graph import Accumulate, make, note_source
 from .indexing import axis_of
@@ -24,10 +25,7 @@ def einsum(subscripts: str, *operands: Any) -> Any:
         labels that appear once are kept, in alphabetical order.  `...` are axes that broadcast.
     *operands : Array
 
-    Raises
-    ------
-    UnsupportedError
-        For a diagonal: a label twice in one operand.
+    A label twice in one operand takes its diagonal.
     """
     return _einsum(subscripts, operands, False)
 
@@ -40,9 +38,7 @@ def _einsum(subscripts: str, operands: Sequence[Any], matched: bool) -> Any:
         if len(term) != x.ndim:
             raise ShapeError(f"einsum {subscripts!r}: the term {term!r} has {len(term)} labels for "
                              f"an operand of rank {x.ndim}")
-        if len(set(term)) < len(term):
-            raise UnsupportedError(f"einsum {subscripts!r}: {term!r} repeats a label, and elemc "
-                                   "takes no diagonals")
+    pairs = [_without_diagonals(term, x) for term, x in zip(terms, arrays, strict=True)]
     labels = sorted(set("".join(terms)))
     if len(set(right)) < len(right) or not set(right) <= set(labels):
         raise ArgumentError(f"einsum {subscripts!r}: the result {right!r} repeats a label or has "
@@ -50,7 +46,7 @@ def _einsum(subscripts: str, operands: Sequence[Any], matched: bool) -> Any:
     summed = [c for c in labels if c not in right]
     every = right + "".join(summed)
     product = None
-    for term, x in zip(terms, arrays, strict=True):
+    for term, x in pairs:
         order = [term.index(c) for c in every if c in term]
         spread = x.transpose(order) if order != list(range(x.ndim)) else x
         if len(term) < len(every):
@@ -58,6 +54,15 @@ def _einsum(subscripts: str, operands: Sequence[Any], matched: bool) -> Any:
         product = spread if product is None else product * spread
     axes = tuple(range(len(right), len(every)))
     return _sum(product, axes, matched) if axes else product
+
+
+def _without_diagonals(term: str, x: Any) -> tuple[str, Any]:
+    """`term` with each label once, over the diagonals of `x`."""
+    for label in sorted(set(term)):
+        while term.count(label) > 1:
+            x = diagonal(x, 0, one := term.index(label), term.index(label, one + 1))
+            term = term.replace(label, "", 2) + label
+    return term, x
 
 
 def _labels(subscripts: str, arrays: list[Any]) -> tuple[list[str], str]:

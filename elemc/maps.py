@@ -156,13 +156,19 @@ def _without(values: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
 
 def _index_extents(node: Index, extents: Extents) -> tuple[int, ...]:
     result = [extents.add(("one",))] * node.ndim
+    seen: set[int] = set()
     for form, extent in zip(node.forms, extents.of[node.arg], strict=True):
         match form:
             case Axis():
-                result[form.axis] = (
-                    extent if form.full
-                    else extents.add(("slice", extent, form.start, form.stop, form.step), node)
-                )
+                if not form.full:
+                    bounds = ("slice", extent, form.start, form.stop, form.step)
+                    extent = extents.add(bounds, node)
+                other = result[form.axis]
+                if form.axis in seen and other != extent:  # a diagonal: neither is stretched
+                    extents.add(("fit", other, extent), node)
+                    extents.add(("fit", extent, other), node)
+                result[form.axis] = extent
+                seen.add(form.axis)
             case Pick():
                 extents.add(("pick", extent, form.index), node)
             case Only():

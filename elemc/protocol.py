@@ -13,6 +13,7 @@ from .array import CONVERTING, Array, accumulate, apply
 from .constructors import (
     astype,
     clip,
+    diagonal,
     expand_dims,
     flip,
     full_like,
@@ -57,7 +58,6 @@ INSTEAD = {
     "average": "(x * w).sum() / w.sum()",
     "linalg": "dot, einsum and norm are there; call numpy.linalg outside",
     "fft": "call numpy.fft outside",
-    "trace": "einsum is there, without repeated labels in one operand",
     "nan_to_num": "where(isnan(x), 0, x)",
     "array_equal": "all(x == y)",
     "result_type": "x.dtype, or astype",
@@ -181,6 +181,10 @@ def _round(a: Any, decimals: int = 0) -> Any:
     return a.round(decimals)
 
 
+def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
+    return accumulate("sum", diagonal(a, offset, axis1, axis2), -1, dtype=dtype)
+
+
 def _size(a: Any, axis: int | None = None) -> Any:
     return a.size if axis is None else a.shape[axis]
 
@@ -213,6 +217,7 @@ FUNCTIONS |= {
     np.allclose: lambda *args, **tolerances: np.all(_isclose(*args, **tolerances)),
     np.isreal: lambda x: x.imag == 0, np.iscomplex: lambda x: x.imag != 0,
     np.shape: lambda a: a.shape, np.ndim: lambda a: a.ndim, np.size: _size,
+    np.diagonal: diagonal, np.trace: _trace,
     np.dot: dot, np.inner: inner, np.outer: outer, np.vdot: vdot, np.einsum: _einsum,
     np.tensordot: tensordot, np.linalg.norm: _norm, np.linalg.vector_norm: _vector_norm,
 }
@@ -273,7 +278,7 @@ def _install() -> None:
         "__array_ufunc__": lambda self, fn, method, *args, **kw: ufunc(fn, method, args, kw),
         "__array_function__": lambda self, fn, types, args, kw: function(fn, args, kw),
         "__matmul__": matmul, "__rmatmul__": lambda self, other: matmul(other, self),
-        "__getattr__": _attribute, "dot": dot,
+        "__getattr__": _attribute, "dot": dot, "diagonal": diagonal, "trace": _trace,
     }
     for name, member in members.items():
         setattr(Array, name, member)

@@ -10,8 +10,8 @@ PACKAGE = Path(__file__).parent.parent / "elemc"
 # A module imports only modules that stand before it.  A module whose table outgrew one file is
 # split into `NAME_PART.py`, which shares the place of NAME; so shares `ops_math` that of `ops`.
 ORDER = """
-    errors cnames dtypes templating mathlib ops accumulators node graph indexing formula array linear
-    constructors protocol maps close interp simplify specialize coalesce order nest expressions
+    errors cnames dtypes templating mathlib ops accumulators node graph indexing formula array
+    constructors linear protocol maps close interp simplify specialize coalesce order nest expressions
     scope schedule emit cache toolchain build banner compiler arguments runtime modes
     portable dump fastcall function tracing evaluate user settings parse targets stream demo cli
     __init__ __main__

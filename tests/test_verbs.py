@@ -282,3 +282,33 @@ def test_functions_of_numpy_arrays_compute_at_once(computed, expected):
     assert type(got) is type(want)
     assert got.dtype == want.dtype
     np.testing.assert_allclose(got, want, rtol=1e-14)
+
+
+Q = np.arange(64.0).reshape(4, 4, 4) / 7
+
+
+@pytest.mark.parametrize("code", [
+    "np.einsum('ii', q[0])", "np.einsum('ii->i', q[0])", "np.einsum('iji->j', q[:, :3])",
+    "np.einsum('iji->ij', q[:, :3])", "np.einsum('iii->i', q)", "np.einsum('nii->n', q[:2])",
+    "np.einsum('...ii->...i', q)", "np.einsum('iij,jj->i', q, q[1])", "np.trace(q[1])",
+    "q.trace(1, 2, 0)", "q.diagonal(-1) + q[1, :, :3]", "np.diagonal(q, 2, 0, 2)",
+    "q[0] / np.sqrt(np.diagonal(q[0]) + 1)[:, None]", "np.diagonal(q - q.mean(axis=1)).sum()",
+    "np.diagonal(q[0].T[::-1])", "np.diagonal(q.sum(axis=0) / q.sum())",
+    "np.diagonal(q[:1, :1] + q[:1, 1:2])",
+])
+def test_diagonals(code):
+    f = eval(f"lambda q: {code}", {"np": np})
+    for q in (Q, Q.T, Q[::-1, :, ::-1], Q.astype("int16")):
+        got, want = ec.compile(f)(q), f(q)
+        assert (got.dtype, got.shape) == (want.dtype, want.shape)
+        np.testing.assert_allclose(got, want, rtol=1e-14, atol=1e-14)
+
+
+def test_diagonals_are_of_squares():
+    f = ec.compile(lambda x: np.diagonal(x) * 2)
+    assert f(np.zeros((0, 0))).shape == (0,)
+    for shape in ((3, 4), (1, 4), (4, 1)):
+        with pytest.raises(ShapeError, match="size 4"):
+            f(np.ones(shape))
+    with pytest.raises(AxisError, match="both 1"):
+        ec.diagonal(ec.matrix("x"), 0, 1, -1)
