@@ -227,14 +227,15 @@ def build_extension(source: str, name: str) -> Path:
     return _load(_Job(_toolchain(), name, source, flags, depends=depends), os.RTLD_NOW)[1]
 
 
-def assembly(source: str) -> str:
-    """The assembly that the compiler makes of `source`, with the flags of a kernel."""
+def assembly(source: str, flags: tuple[str, ...] = (), uncontracted: bool = False) -> str:
+    """The assembly that the compiler makes of a kernel; arguments as for `load_kernel`."""
     tool = _toolchain()
     with tempfile.TemporaryDirectory(prefix="elemc-") as directory:
         work = Path(directory)
         (work / cache.SOURCE).write_text(source, encoding="utf-8")
         job = _Job(tool, "the assembly", source)
-        _run(job, (*tool.command, *tool.flags, "-S", "-o", "kernel.s", cache.SOURCE), work)
+        flags = (*tool.flags, *flags, *(tool.uncontracted if uncontracted else ()))
+        _run(job, (*tool.command, *flags, "-S", "-o", "kernel.s", cache.SOURCE), work)
         return (work / "kernel.s").read_text(encoding="utf-8", errors="replace")
 
 

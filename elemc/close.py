@@ -42,7 +42,7 @@ from .graph import (
 )
 from .graph_promotion import promotion_types
 from .maps import align
-from .ops import INTEGRAL, PLACE
+from .ops import PLACE
 
 ORDERS = ("c", "f")
 
@@ -235,13 +235,6 @@ def cast(node: Node, dtype: np.dtype) -> Node:
         return _cast_const(node, dtype)
     if node.dtype == dtype:
         return node
-    inner = node
-    while isinstance(inner, Cast) and inner.dtype.kind in "iu":
-        inner = inner.arg
-    source = inner.dtype
-    if inner is not node and dtype.kind in "fc" and source is not None and source.kind == "f":
-        wide = cast(node, np.dtype(f"{node.dtype.kind}8"))  # type: ignore[union-attr]
-        return cast(make(Apply, INTEGRAL, (wide,), np.dtype(np.float64)), dtype)
     return make(Cast, node, dtype)
 
 

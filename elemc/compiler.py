@@ -3,7 +3,7 @@
 1. `close.close`            the graph as written -> closed graph     order and dtypes settled
 2. `simplify.simplify`      closed graph -> closed graph             constants folded
 3. `maps.extents_of`        closed graph -> extent program           sizes, checked at each call
-4. `coalesce.specialize`    + signature of a call -> Specialized     named axes, merged
+4. `specialize.specialize`  + signature of a call -> Specialized     named axes, merged
 5. `schedule.schedule`      Specialized -> Kernel                    loop nests
 6. `emit.emit`              Kernel -> Source                         C, and how to call it
 7. `build.load_kernel`      C -> machine code                        compiled once, then cached
@@ -23,14 +23,14 @@ import numpy as np
 from . import build
 from .banner import banner_of
 from .close import close
-from .coalesce import Signature, specialize, walk
 from .emit import Bindings, Source, emit
 from .graph import Accumulate, Cast, Graph, Node
 from .maps import Extents, extents_of
 from .nest import Kernel, Write, statements, values_of
 from .schedule import schedule
 from .simplify import simplify
-from .specialize import Load, Specialized
+from .specialize import Signature, specialize
+from .values import Load, Specialized, roots_of, walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,11 +125,18 @@ def source_of(closed: Closed, signature: Signature) -> tuple[Specialized, Kernel
 def load(spec: Specialized, kernel: Kernel, source: Source, contract: bool = False,
          reassociate: bool = False) -> Compiled:
     """Stage 7."""
+    flags, uncontracted = flags_of(spec, contract, reassociate)
+    loaded = build.load_kernel(source.text, source.entry, flags, uncontracted)
+    return Compiled(spec, source, loaded, _in_place(spec, kernel))
+
+
+def flags_of(spec: Specialized, contract: bool,
+             reassociate: bool) -> tuple[tuple[str, ...], bool]:
+    """A kernel's flags for the compiler; and whether it computes with complex numbers."""
     flags = (("-ffp-contract=fast",) if contract else ()) + (
         ("-fassociative-math", "-fno-signed-zeros") if reassociate else ())
-    is_complex = "complex" in source.text[source.text.index("*/"):]
-    loaded = build.load_kernel(source.text, source.entry, flags, is_complex and not contract)
-    return Compiled(spec, source, loaded, _in_place(spec, kernel))
+    is_complex = any(v.dtype.kind == "c" for v in walk(roots_of(spec.stores)))
+    return flags, is_complex and not contract
 
 
 def _in_place(spec: Specialized, kernel: Kernel) -> frozenset[tuple[int, int]]:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from . import build, compiler, runtime
-from .coalesce import Given, Signature
 from .compiler import Closed
 from .dtypes import dtype_of
 from .errors import ArgumentError, DtypeError
@@ -30,7 +29,8 @@ from .graph import (
 )
 from .maps import Instruction
 from .nest_print import print_kernel
-from .specialize import Layout
+from .specialize import Given, Signature
+from .values import Layout
 
 STAGES = ("graph", "nest", "c", "asm")
 MANY = 1000  # stands for the size of an axis that is not known
@@ -64,8 +64,11 @@ def dump(function: Any, arrays: Sequence[Any], stage: str = "c",
     if stage == "nest":
         _, kernel = compiler.nests(closed, signature)
         return print_kernel(kernel, closed.extents.program)
-    text = compiler.source_of(closed, signature)[2].text
-    return text if stage == "c" else build.assembly(text)
+    spec, _, source = compiler.source_of(closed, signature)
+    if stage == "c":
+        return source.text
+    return build.assembly(source.text, *compiler.flags_of(spec, function.contract,
+                                                          function.reassociate))
 
 
 def of_contiguous(function: Any, dtypes: Mapping[str, Any]) -> tuple[Closed, Signature]:

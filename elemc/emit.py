@@ -11,7 +11,6 @@ import numpy as np
 
 from . import ops
 from .cnames import stem
-from .coalesce import walk
 from .dtypes import ctype
 from .expressions import Expressions
 from .nest import (
@@ -31,8 +30,8 @@ from .nest import (
     statements,
     values_of,
 )
-from .specialize import Convert, Op, Value
 from .templating import environment
+from .values import Convert, Op, Value, walk
 
 LANE_BYTES = 256  # of all the lanes of one fold
 STRIP_BYTES = 512  # of the states of one fold in a strip: they stay in registers

@@ -21,7 +21,7 @@ from .nest import (
     Statement,
     bodies,
 )
-from .specialize import Access, Affine, Convert, Extent, Literal, Load, Op, Operand, Position, Value
+from .values import Access, Affine, Convert, Extent, Literal, Load, Op, Operand, Position, Value
 
 PRIMARY = 16
 CAST = 14

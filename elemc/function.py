@@ -28,7 +28,6 @@ from .arguments import (
 from .array import Array, as_node
 from .close import settle
 from .cnames import c_names, identifier, output_names
-from .coalesce import Signature
 from .compiler import Closed, Compiled
 from .dtypes import PYTHON_NUMBERS, dtype_of, number_dtype
 from .errors import ArgumentError, DtypeError, FallbackWarning, ShapeError
@@ -36,6 +35,7 @@ from .formula import formula
 from .graph import Cast, Graph, Input, Node, make
 from .interp import interpret
 from .portable import portable
+from .specialize import Signature
 from .toolchain import fallback, find_toolchain
 
 _warned = threading.Event()

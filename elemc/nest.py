@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .specialize import Access, Operand, Value
+from .values import Access, Operand, Value
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from .coalesce import walk
 from .maps import Instruction
 from .nest import (
     Assign,
@@ -24,7 +23,7 @@ from .nest import (
     Statement,
     Write,
 )
-from .specialize import (
+from .values import (
     Access,
     Affine,
     Convert,
@@ -35,6 +34,7 @@ from .specialize import (
     Operand,
     Position,
     Value,
+    walk,
 )
 
 STEP = "  "

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .coalesce import walk
-from .specialize import Access, Fold, Load, Operand, Specialized, Store, Value
+from .values import Access, Fold, Load, Operand, Specialized, Store, Value, walk
 
 
 @dataclass(frozen=True, eq=False)

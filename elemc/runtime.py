@@ -9,12 +9,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .build import FFI
-from .coalesce import Given
 from .compiler import Compiled
 from .errors import DomainError
 from .maps import Instruction, slice_start
 from .ops_base import FAULTS
-from .specialize import layout_of
+from .specialize import Given
+from .values import layout_of
 
 
 def given(array: np.ndarray) -> Given:

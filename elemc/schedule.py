@@ -35,8 +35,20 @@ from .nest import (
     Write,
 )
 from .order import Root, carried, roots
-from .scope import SELECT, Scope, inline
-from .specialize import Convert, Fold, Literal, Load, Op, Specialized, Store, Value
+from .scope import Scope
+from .values import (
+    SELECT,
+    Convert,
+    Fold,
+    Literal,
+    Load,
+    Op,
+    Specialized,
+    Store,
+    Value,
+    initial_state,
+    inline,
+)
 
 
 @dataclass
@@ -259,23 +271,14 @@ class _Scheduler:
         dtypes, base = fold.program.state, self.name(fold.program.name)
         names = [base] if len(dtypes) == 1 else [f"{base}_{k}" for k in range(len(dtypes))]
         targets = [_target(n, d, strip) for n, d in zip(names, dtypes, strict=True)]
-        start = self.initial_state(fold, scope)
+        initial = None if fold.initial is None else scope.value(fold.initial)
+        start = initial_state(fold.program, initial)
         if start is None:
             flag = _target(f"{base}_started", np.dtype(bool), strip)
             targets.append(flag)
             start = [Literal(frozenset(), t.dtype, t.dtype.type(0)) for t in targets]
         self.declare(targets, start, scope, strip)
         self.states[fold] = targets
-
-    def initial_state(self, fold: Fold, scope: Scope) -> list[Value] | None:
-        """What a left fold starts from, if it is not its first element."""
-        program = fold.program
-        start = program.identity or program.neutral
-        if fold.initial is not None:
-            rest = [] if start is None else [
-                Literal(frozenset(), v.dtype, v) for v in start[1:]]
-            return [scope.value(fold.initial), *rest]
-        return None if start is None else [Literal(frozenset(), v.dtype, v) for v in start]
 
     def declare(self, targets: Sequence[Named | Element], start: Sequence[Value], scope: Scope,
                 strip: str | None) -> None:
@@ -330,14 +333,8 @@ class _Scheduler:
 
     def leaf(self, level_roots: Sequence[Root], scope: Scope) -> None:
         """The statements of roots whose axes are all bound."""
-        rest = []
+        values = scope.values([v for r in level_roots for v in r.inputs()])
         for root in level_roots:
-            if isinstance(root.of, Fold) and not root.over:  # folded axes are all of size 1
-                self.single(root.of, scope, scope.values(root.inputs()))
-            else:
-                rest.append(root)
-        values = scope.values([v for r in rest for v in r.inputs()])
-        for root in rest:
             if isinstance(root.of, Store):
                 store = root.of
                 mask = None if store.mask is None else values[store.mask]
@@ -368,24 +365,6 @@ class _Scheduler:
             scope.body.append(First(targets[-1], list(begin), assign))
         else:
             scope.body.extend(assign)
-
-    def single(self, fold: Fold, scope: Scope, values: dict[Value, Value]) -> None:
-        """A fold of one element."""
-        program = fold.program
-        start = self.initial_state(fold, scope)
-        zero = Literal(frozenset(), np.dtype(np.int64), np.int64(0))
-        element = [values[fold.arg], *([zero] if program.index else [])]
-        if start is None:
-            state = inline(program.start, element)
-        else:
-            state = inline(program.combine, [*start, *element])
-            if fold.where is not None:
-                state = [Op(v.axes, v.dtype, SELECT, (values[fold.where], v, s))
-                         for v, s in zip(state, start, strict=True)]
-        [result] = inline(program.finish, state)
-        scope.bind(fold, result if result.dtype == fold.dtype else Convert(
-            result.axes, fold.dtype, result), program.name)
-        self.keep(fold, scope)
 
 
 def _next(root: Root, bound: Sequence[str]) -> str | None:

@@ -7,17 +7,25 @@ loaded, and pieces of long expressions; all else is written in place.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from .coalesce import over_new, walk
-from .graph import Apply, Cast, Const, Graph
 from .nest import Assign, Check, Element, Let, Local, Loop, Named, Statement
-from .ops import OPS, helper_externs
-from .specialize import Convert, Extent, Fold, Literal, Load, Op, Value
+from .ops import helper_externs
+from .values import (
+    SELECT,
+    Convert,
+    Extent,
+    Fold,
+    Literal,
+    Load,
+    Op,
+    Value,
+    over_new,
+    walk,
+)
 
-SELECT = OPS["where"]
 LONGEST = 6  # operations in one expression
 
 
@@ -207,24 +215,3 @@ def _times_written(value: Value) -> list[int]:
         return [1] * len(value.args)
     text = value.op.code(_dtypes(value), value.dtype).text
     return [max(1, text.count(f"{{{k}}}")) for k in range(len(value.args))]
-
-
-def inline(graph: Graph, args: Sequence[Value]) -> list[Value]:
-    """The outputs of a closed graph of scalars, as values over `args`."""
-    values: dict[object, Value] = dict(zip(graph.inputs, args, strict=True))
-    for node in graph.nodes:
-        if node in values:
-            continue
-        below = [values[c] for c in node.children]
-        axes = frozenset[str]().union(*(v.axes for v in below))
-        match node:
-            case Const():
-                values[node] = Literal(axes, node.dtype, node.value)
-            case Cast():
-                values[node] = Convert(axes, node.dtype, below[0])
-            case Apply():
-                assert node.dtype is not None
-                values[node] = Op(axes, node.dtype, node.op, tuple(below))
-            case _:
-                values[node] = below[0]  # an index between scalars
-    return [values[o] for o in graph.outputs]

@@ -1,28 +1,14 @@
-"""The second form: scalar values over named loop axes, for one pattern of a call.
-
-Once a call shows which extents are 1 and how its arrays lie in memory, positions become names.
-Every value has the set of loop axes it depends on; axes of size 1 are gone; neighbouring axes on
-which every operand behaves alike are one axis.  What two calls have in common after that, they
-share as one kernel.  (The bit strings are those of MXNet's broadcasting on TVM.)
-
-Grammar::
-
-    Specialized := (operands, axes: name -> extents, stores)
-    Store  := (operand, access, value, mode, mask)         mode: write | add
-    Value  := Load(operand, access) | Literal(value) | Extent(extents) | Position(affine)
-            | Op(op, args) | Convert(arg) | Fold(program, arg, axes, initial, where)
-    access := one Affine per dimension of the operand
-    Affine := const + sum(coef * start(extent)) + sum(coef * axis)
-"""
+"""From a call's signature to its specialization: the closed graph, lowered to values over axes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from .coalesce import merge_axes
 from .graph import (
     Accumulate,
     Apply,
@@ -41,177 +27,125 @@ from .graph import (
     Size,
 )
 from .maps import Extents
+from .values import (
+    SELECT,
+    ZERO,
+    Access,
+    Affine,
+    Extent,
+    Fold,
+    Layout,
+    Literal,
+    Load,
+    Op,
+    Operand,
+    Position,
+    Specialized,
+    Store,
+    Value,
+    convert,
+    initial_state,
+    inline,
+    roots_of,
+    walk,
+)
 
 
 @dataclass(frozen=True)
-class Layout:
-    """How an array lies in memory, up to what kernels care about.
+class Given:
+    """What a call says of one array: its dtype, storage and layout."""
 
-    Attributes
-    ----------
-    perm : tuple of int
-        The dimensions of size other than 1, from the largest stride to the smallest.
-    packed : tuple of bool
-        For neighbours in `perm`: whether they can be walked as one dimension.
-    unit : bool
-        Whether the elements along the last of `perm` are adjacent.
-    """
-
-    perm: tuple[int, ...]
-    packed: tuple[bool, ...]
-    unit: bool
-
-    def joins(self, outer: int, inner: int) -> bool:
-        """Whether dimensions `outer` and `inner` can be walked as one."""
-        pairs = zip(self.perm, self.perm[1:], self.packed, strict=False)
-        return any((a, b) == (outer, inner) and packed for a, b, packed in pairs)
-
-
-def layout_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Layout:
-    """The layout of an array of this shape and these strides (in bytes)."""
-    dims = [d for d, n in enumerate(shape) if n != 1]
-    if 0 in shape:  # nothing is read: any layout will do
-        return Layout(tuple(dims), (True,) * (len(dims) - 1), True)
-    perm = tuple(sorted(dims, key=lambda d: -abs(strides[d])))
-    packed = tuple(strides[a] == strides[b] * shape[b]
-                   for a, b in zip(perm, perm[1:], strict=False))
-    return Layout(perm, packed, not perm or strides[perm[-1]] == itemsize)
-
-
-@dataclass(frozen=True)
-class Operand:
-    """An array argument of a kernel.
-
-    `storage` is "native", "unaligned" or "swapped" (byte order; aligned or not).
-    """
-
-    name: str
-    role: str  # in | captured | mask | out
-    ndim: int
     dtype: np.dtype
     storage: str
     layout: Layout
 
 
 @dataclass(frozen=True)
-class Affine:
-    """An index: a constant, starts of slices, and multiples of loop axes."""
+class Signature:
+    """Everything about a call that its kernel may depend on.
 
-    const: int = 0
-    starts: tuple[tuple[int, int], ...] = ()
-    terms: tuple[tuple[str, int], ...] = ()
+    Attributes
+    ----------
+    ones : frozenset of int
+        The extents that are 1 in this call.
+    inputs : tuple of Given
+        Inputs, then captured arrays.
+    outputs : tuple of Given or None
+        None for an output that the call makes; absent outputs have mode "null".
+    modes : tuple of str
+        write, add or null, per output.
+    mask : Given or None
+    mask_shape : tuple of bool
+        For every dimension of the mask, whether it is 1.
+    """
 
-    def scaled(self, step: int) -> Affine:
-        """`step` times this index."""
-        return Affine(self.const * step, tuple((c * step, e) for c, e in self.starts),
-                      tuple((a, c * step) for a, c in self.terms))
-
-
-ZERO = Affine()
-Access = tuple[Affine, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Value:
-    """A scalar value that depends on `axes`; interned within one specialization."""
-
-    axes: frozenset[str]
-    dtype: np.dtype
-
-    @property
-    def args(self) -> tuple[Value, ...]:
-        """The values this one is computed from."""
-        return ()
+    ones: frozenset[int]
+    inputs: tuple[Given, ...]
+    outputs: tuple[Given | None, ...]
+    modes: tuple[str, ...]
+    mask: Given | None = None
+    mask_ones: tuple[bool, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Load(Value):
-    """An element of an operand."""
-
-    operand: int
-    access: Access
-
-
-@dataclass(frozen=True, eq=False)
-class Literal(Value):
-    """A constant."""
-
-    value: np.generic
-
-
-@dataclass(frozen=True, eq=False)
-class Extent(Value):
-    """The length of an axis, as an int64."""
-
-    extent: int
-
-
-@dataclass(frozen=True, eq=False)
-class Position(Value):
-    """The loop index itself, as an int64."""
-
-    affine: Affine
-
-
-@dataclass(frozen=True, eq=False)
-class Op(Value):
-    """A scalar operation."""
-
-    op: Any
-    operands: tuple[Value, ...]
-
-    @property
-    def args(self) -> tuple[Value, ...]:
-        """The values this one is computed from."""
-        return self.operands
+def specialize(graph: Graph, extents: Extents, signature: Signature,
+               names: Sequence[str], output_names: Sequence[str]) -> Specialized:
+    """The specialization of a closed graph for one signature."""
+    nodes = (*graph.inputs, *graph.captured)
+    operands = [
+        Operand(name, "in" if i < len(graph.inputs) else "captured", node.ndim, *_fields(given))
+        for i, (name, node, given) in enumerate(zip(names, nodes, signature.inputs, strict=True))]
+    lowering = Lowering(graph, extents, signature.ones, operands)
+    live = [k for k, mode in enumerate(signature.modes) if mode != "null"]
+    envs = [lowering.output_env(graph.outputs[k]) for k in live]
+    values = lowering.values([(graph.outputs[k], env) for k, env in zip(live, envs, strict=True)])
+    if signature.mask is not None:
+        ndim = len(signature.mask_ones)
+        operands.append(Operand("where", "mask", ndim, *_fields(signature.mask)))
+    mask_number = len(operands) - 1
+    stores = []
+    for k, env, value in zip(live, envs, values, strict=True):
+        given = signature.outputs[k]
+        if given is None:
+            given = Given(value.dtype, "native", keep_order(values, env, operands))
+        operands.append(Operand(output_names[k], "out", len(env), *_fields(given)))
+        mask = None
+        if signature.mask is not None:
+            at = tuple(ZERO if one else a or ZERO for one, a in zip(
+                signature.mask_ones, env[len(env) - len(signature.mask_ones):], strict=True))
+            mask = lowering.load(mask_number, at, np.dtype(bool))
+        access = tuple(a or ZERO for a in env)
+        stores.append(Store(len(operands) - 1, access, lowering.convert(value, given.dtype),
+                            signature.modes[k], mask))
+    used = _axes_of(stores)
+    axes = {name: e for name, e in lowering.axes.items() if name in used}
+    return merge_axes(Specialized(tuple(operands), axes, tuple(stores)))
 
 
-@dataclass(frozen=True, eq=False)
-class Convert(Value):
-    """A value converted to another dtype."""
-
-    arg: Value
-
-    @property
-    def args(self) -> tuple[Value, ...]:
-        """The values this one is computed from."""
-        return (self.arg,)
+def _fields(given: Given) -> tuple[np.dtype, str, Layout]:
+    return given.dtype, given.storage, given.layout
 
 
-@dataclass(frozen=True, eq=False)
-class Fold(Value):
-    """`arg` folded over `over`, in this order of axes."""
-
-    program: Any
-    arg: Value
-    over: tuple[str, ...]
-    initial: Value | None
-    where: Value | None
-
-    @property
-    def args(self) -> tuple[Value, ...]:
-        """The values this one is computed from."""
-        return tuple(v for v in (self.arg, self.initial, self.where) if v is not None)
-
-
-@dataclass(frozen=True)
-class Store:
-    """What is written to one output."""
-
-    operand: int
-    access: Access
-    value: Value
-    mode: str
-    mask: Value | None
+def keep_order(values: Iterable[Value], env: Env, operands: Sequence[Operand]) -> Layout:
+    """NumPy's "K" layout: an output lies in memory as the first input that has all its axes."""
+    dims = [d for d, at in enumerate(env) if at is not None]
+    names = {at.terms[0][0]: d for d, at in enumerate(env) if at is not None}
+    loads = sorted((v for v in walk(values) if isinstance(v, Load)), key=lambda v: v.operand)
+    for load in loads:
+        place = {at.terms[0][0]: d for d, at in enumerate(load.access) if len(at.terms) == 1}
+        if len(names) > 1 and place.keys() >= names.keys():
+            perm = operands[load.operand].layout.perm
+            order = sorted((perm.index(place[a]), d) for a, d in names.items())
+            dims = [d for _, d in order]
+            break
+    return Layout(tuple(dims), (True,) * (len(dims) - 1), True)
 
 
-@dataclass(frozen=True)
-class Specialized:
-    """One specialization of a function: everything its kernel's text depends on."""
-
-    operands: tuple[Operand, ...]
-    axes: dict[str, tuple[int, ...]]
-    stores: tuple[Store, ...]
+def _axes_of(stores: Iterable[Store]) -> set[str]:
+    stores = list(stores)
+    found = {a for s in stores for at in s.access for a, _ in at.terms}
+    for value in walk(roots_of(stores)):
+        found |= value.axes | set(value.over if isinstance(value, Fold) else ())
+    return found
 
 
 Env = tuple[Affine | None, ...]
@@ -357,7 +291,10 @@ class Lowering:
 
     def convert(self, arg: Value, dtype: np.dtype) -> Value:
         """`arg` as `dtype`."""
-        return arg if arg.dtype == dtype else self.make(Convert, arg.axes, dtype, arg)
+        key = ("convert", arg, dtype)
+        if key not in self.interned:
+            self.interned[key] = convert(arg, dtype)
+        return self.interned[key]
 
     def fold(self, node: Accumulate, env: Env, args: list[Value]) -> Value:
         """The value of a fold; its argument is converted to what the program folds."""
@@ -367,8 +304,28 @@ class Lowering:
         initial = rest.pop(0) if node.initial is not None else None
         where = rest.pop(0) if node.where is not None else None
         arg = self.convert(args[0], program.value)
+        if not over:
+            return self.single(program, arg, initial, where)
         axes = frozenset[str]().union(*(a.axes for a in args)) - set(over)
         return self.make(Fold, axes, program.dtype, program, arg, over, initial, where)
+
+    def single(self, program: Any, arg: Value, initial: Value | None,
+               where: Value | None) -> Value:
+        """A fold of one element."""
+        key = ("single", program, arg, initial, where)
+        if key in self.interned:
+            return self.interned[key]
+        start = initial_state(program, initial)
+        zero = Literal(frozenset(), np.dtype(np.int64), np.int64(0))
+        element = [arg, *([zero] if program.index else [])]
+        state = inline(program.combine, [*start, *element]) if start else (
+            inline(program.start, element))
+        if where is not None:
+            state = [Op(v.axes | where.axes, v.dtype, SELECT, (where, v, s))
+                     for v, s in zip(state, start or (), strict=True)]
+        [result] = inline(program.finish, state)
+        self.interned[key] = result = self.convert(result, program.dtype)
+        return result
 
     def make(self, cls: type[Value], axes: frozenset[str], dtype: np.dtype, *key: Any,
              **fields: Any) -> Value:

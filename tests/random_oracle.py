@@ -120,8 +120,6 @@ def spread(name, fn, args):
         x = boxes[0].value
         if value.dtype == np.uint32:  # beyond the range NumPy's vector code and its tail disagree
             bound = np.where((x > -(2.0**31)) & (x < 2.0**32), bound, np.inf)
-        # A bug of elemc: where a float is cast to and fro, gcc makes trunc(), and -0.3 is -0.0.
-        bound = np.where(np.signbit(x) & (value == 0), np.inf, bound)
     return Bounded(value, bound)
 
 

@@ -1,0 +1,290 @@
+"""The second form: scalar values over named loop axes, for one pattern of a call.
+
+Once a call shows which extents are 1 and how its arrays lie in memory, positions become names.
+Every value has the set of loop axes it depends on; axes of size 1 are gone; neighbouring axes on
+which every operand behaves alike are one axis.  What two calls have in common after that, they
+share as one kernel.  (The bit strings are those of MXNet's broadcasting on TVM.)
+
+Grammar::
+
+    Specialized := (operands, axes: name -> extents, stores)
+    Store  := (operand, access, value, mode, mask)         mode: write | add
+    Value  := Load(operand, access) | Literal(value) | Extent(extents) | Position(affine)
+            | Op(op, args) | Convert(arg) | Fold(program, arg, axes, initial, where)
+    access := one Affine per dimension of the operand
+    Affine := const + sum(coef * start(extent)) + sum(coef * axis)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .graph import Apply, Cast, Const, Graph
+from .ops import INTEGRAL, OPS
+
+SELECT = OPS["where"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How an array lies in memory, up to what kernels care about.
+
+    Attributes
+    ----------
+    perm : tuple of int
+        The dimensions of size other than 1, from the largest stride to the smallest.
+    packed : tuple of bool
+        For neighbours in `perm`: whether they can be walked as one dimension.
+    unit : bool
+        Whether the elements along the last of `perm` are adjacent.
+    """
+
+    perm: tuple[int, ...]
+    packed: tuple[bool, ...]
+    unit: bool
+
+    def joins(self, outer: int, inner: int) -> bool:
+        """Whether dimensions `outer` and `inner` can be walked as one."""
+        pairs = zip(self.perm, self.perm[1:], self.packed, strict=False)
+        return any((a, b) == (outer, inner) and packed for a, b, packed in pairs)
+
+
+def layout_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Layout:
+    """The layout of an array of this shape and these strides (in bytes)."""
+    dims = [d for d, n in enumerate(shape) if n != 1]
+    if 0 in shape:  # nothing is read: any layout will do
+        return Layout(tuple(dims), (True,) * (len(dims) - 1), True)
+    perm = tuple(sorted(dims, key=lambda d: -abs(strides[d])))
+    packed = tuple(strides[a] == strides[b] * shape[b]
+                   for a, b in zip(perm, perm[1:], strict=False))
+    return Layout(perm, packed, not perm or strides[perm[-1]] == itemsize)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An array argument of a kernel.
+
+    `storage` is "native", "unaligned" or "swapped" (byte order; aligned or not).
+    """
+
+    name: str
+    role: str  # in | captured | mask | out
+    ndim: int
+    dtype: np.dtype
+    storage: str
+    layout: Layout
+
+
+@dataclass(frozen=True)
+class Affine:
+    """An index: a constant, starts of slices, and multiples of loop axes."""
+
+    const: int = 0
+    starts: tuple[tuple[int, int], ...] = ()
+    terms: tuple[tuple[str, int], ...] = ()
+
+    def scaled(self, step: int) -> Affine:
+        """`step` times this index."""
+        return Affine(self.const * step, tuple((c * step, e) for c, e in self.starts),
+                      tuple((a, c * step) for a, c in self.terms))
+
+
+ZERO = Affine()
+Access = tuple[Affine, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A scalar value that depends on `axes`; interned within one specialization."""
+
+    axes: frozenset[str]
+    dtype: np.dtype
+
+    @property
+    def args(self) -> tuple[Value, ...]:
+        """The values this one is computed from."""
+        return ()
+
+
+@dataclass(frozen=True, eq=False)
+class Load(Value):
+    """An element of an operand."""
+
+    operand: int
+    access: Access
+
+
+@dataclass(frozen=True, eq=False)
+class Literal(Value):
+    """A constant."""
+
+    value: np.generic
+
+
+@dataclass(frozen=True, eq=False)
+class Extent(Value):
+    """The length of an axis, as an int64."""
+
+    extent: int
+
+
+@dataclass(frozen=True, eq=False)
+class Position(Value):
+    """The loop index itself, as an int64."""
+
+    affine: Affine
+
+
+@dataclass(frozen=True, eq=False)
+class Op(Value):
+    """A scalar operation."""
+
+    op: Any
+    operands: tuple[Value, ...]
+
+    @property
+    def args(self) -> tuple[Value, ...]:
+        """The values this one is computed from."""
+        return self.operands
+
+
+@dataclass(frozen=True, eq=False)
+class Convert(Value):
+    """A value converted to another dtype."""
+
+    arg: Value
+
+    @property
+    def args(self) -> tuple[Value, ...]:
+        """The values this one is computed from."""
+        return (self.arg,)
+
+
+@dataclass(frozen=True, eq=False)
+class Fold(Value):
+    """`arg` folded over `over`, in this order of axes."""
+
+    program: Any
+    arg: Value
+    over: tuple[str, ...]
+    initial: Value | None
+    where: Value | None
+
+    @property
+    def args(self) -> tuple[Value, ...]:
+        """The values this one is computed from."""
+        return tuple(v for v in (self.arg, self.initial, self.where) if v is not None)
+
+
+@dataclass(frozen=True)
+class Store:
+    """What is written to one output."""
+
+    operand: int
+    access: Access
+    value: Value
+    mode: str
+    mask: Value | None
+
+
+@dataclass(frozen=True)
+class Specialized:
+    """One specialization of a function: everything its kernel's text depends on."""
+
+    operands: tuple[Operand, ...]
+    axes: dict[str, tuple[int, ...]]
+    stores: tuple[Store, ...]
+
+
+def walk(values: Iterable[Value], leaf: Callable[[Value], bool] = lambda v: False) -> list[Value]:
+    """All values below `values`, arguments first, not looking inside leaves; works at any depth."""
+    done: dict[Value, None] = {}
+    stack = [(v, False) for v in reversed(list(values))]
+    while stack:
+        value, ready = stack.pop()
+        if value in done:
+            continue
+        if ready:
+            done[value] = None
+        else:
+            stack.append((value, True))
+            if not leaf(value):
+                stack.extend((a, False) for a in reversed(value.args))
+    return list(done)
+
+
+def roots_of(stores: Iterable[Store]) -> list[Value]:
+    """The values and masks of `stores`."""
+    return [v for s in stores for v in (s.value, s.mask) if v is not None]
+
+
+def rewrite(stores: Sequence[Store], change: Callable[[Value], Value],
+            access: Callable[[Access], Access]) -> tuple[Store, ...]:
+    """`stores` in which every value, over its new arguments, went through `change`."""
+    new: dict[Value, Value] = {}
+    for value in walk(roots_of(stores)):
+        new[value] = change(over_new(value, new))
+    return tuple(
+        replace(s, access=access(s.access), value=new[s.value],
+                mask=None if s.mask is None else new[s.mask]) for s in stores)
+
+
+def over_new(value: Value, new: dict[Value, Value]) -> Value:
+    """`value` over the arguments that `new` gives."""
+    if isinstance(value, Op):
+        return replace(value, operands=tuple(new[a] for a in value.operands))
+    if isinstance(value, Convert):
+        return replace(value, arg=new[value.arg])
+    if isinstance(value, Fold):
+        initial = None if value.initial is None else new[value.initial]
+        where = None if value.where is None else new[value.where]
+        return replace(value, arg=new[value.arg], initial=initial, where=where)
+    return value
+
+
+def convert(arg: Value, dtype: np.dtype) -> Value:
+    """`arg` as `dtype`."""
+    if arg.dtype == dtype:
+        return arg
+    if arg.dtype.kind in "iu" and dtype.kind in "fc" and _was_float(arg):
+        wide = convert(arg, np.dtype(f"{arg.dtype.kind}8"))
+        return convert(Op(arg.axes, np.dtype(np.float64), INTEGRAL, (wide,)), dtype)
+    return Convert(arg.axes, dtype, arg)
+
+
+def _was_float(integer: Value) -> bool:
+    """Whether integer operations have made it of what was a float."""
+    below = walk([integer], lambda v: v.dtype.kind not in "iu" or isinstance(v, Fold))
+    return any(v.dtype.kind == "f" for v in below)
+
+
+def initial_state(program: Any, initial: Value | None) -> list[Value] | None:
+    """What a left fold starts from, if it is not its first element."""
+    start = program.identity or program.neutral
+    state: list[Value] = [Literal(frozenset(), v.dtype, v) for v in start or ()]
+    return [initial, *state[1:]] if initial is not None else state or None
+
+
+def inline(graph: Graph, args: Sequence[Value]) -> list[Value]:
+    """The outputs of a closed graph of scalars, as values over `args`."""
+    values: dict[object, Value] = dict(zip(graph.inputs, args, strict=True))
+    for node in graph.nodes:
+        if node in values:
+            continue
+        below = [values[c] for c in node.children]
+        axes = frozenset[str]().union(*(v.axes for v in below))
+        match node:
+            case Const():
+                values[node] = Literal(axes, node.dtype, node.value)
+            case Cast():
+                values[node] = convert(below[0], node.dtype)
+            case Apply():
+                assert node.dtype is not None
+                values[node] = Op(axes, node.dtype, node.op, tuple(below))
+            case _:
+                values[node] = below[0]  # an index between scalars
+    return [values[o] for o in graph.outputs]
