@@ -195,8 +195,9 @@ def _var(x: Any, fold: Any, ddof: Any = 0, dtype: Any = None) -> Any:
     count = fold.count(x).astype(state if state.kind == "f" else np.zeros(0, state).real.dtype)
     distance = x - fold(x, "sum") / count.astype(state)
     squares = _abs2(distance)
-    divisor = np.maximum(count - count.dtype.type(ddof), count.dtype.type(0))
-    result = fold(squares, "sum") / divisor
+    if ddof:
+        count = np.maximum(count - count.dtype.type(ddof), count.dtype.type(0))
+    result = fold(squares, "sum") / count
     return result.astype(np.float16) if real == np.float16 else result
 
 
@@ -206,7 +207,7 @@ def _abs2(x: Any) -> Any:
 
 def _logsumexp(x: Any, fold: Any) -> Any:
     x = x.astype(_inexact(x.dtype))
-    top = fold(x, "max")
+    top = fold(x, "max", initial=-np.inf)
     # an infinite maximum would make inf - inf
     top = np.where(np.isfinite(top), top, x.dtype.type(0))
     return np.log(fold(np.exp(x - top), "sum")) + top

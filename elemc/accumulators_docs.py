@@ -63,7 +63,7 @@ OPTIONS = {
 }
 
 PLACES = {"argmin", "argmax", "nanargmin", "nanargmax"}
-UNMASKED = {*PLACES, "logsumexp", "ptp"}  # they have no identity, and take no initial=
+UNMASKED = {*PLACES, "ptp"}  # they have no identity, and take no initial=
 STARTED = {"min", "max", "fmin", "fmax", "nanmin", "nanmax"}
 
 

@@ -59,8 +59,8 @@ def sizes_of(name: str, closed: Closed, arrays: Sequence[np.ndarray]) -> list[in
         sizes = run_extents(closed.extents.program, shapes)
     except Misfit as misfit:
         raise explain(misfit, closed.extents, closed.given_names, name, closed.order) from None
-    for node, over, kept in closed.never_empty:
-        if any(sizes[e] == 0 for e in over) and all(sizes[e] for e in kept):
+    for node, over in closed.never_empty:
+        if any(sizes[e] == 0 for e in over):
             axis = next(a for a, e in zip(node.axes, over, strict=True) if sizes[e] == 0)
             raise ShapeError(f"{name}: {node.acc.name} has no identity and cannot accumulate axis "
                              f"{axis} of size 0 of {formula(node.arg)}")
@@ -203,6 +203,8 @@ def arguments_of(name: str, inputs: Sequence[Input], args: tuple[Any, ...],
     rest = dict(given)
     full = list(args)
     for other in rest:
+        if names.count(other) > 1:
+            raise ArgumentError(f"{name}: two inputs are called {other}: pass them by position")
         if other not in names:
             raise ArgumentError(f"{name} has no argument {other}; it has {', '.join(names)}")
     for each in names[len(args):]:

@@ -203,8 +203,11 @@ class Array:
         """The array itself, which is never changed; `order` is NumPy's."""
         return self
 
-    def astype(self, dtype: Any, *, copy: bool = True) -> Array:
-        """The array converted to `dtype`; `copy` is NumPy's and makes no difference here."""
+    def astype(self, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True,
+               copy: bool = True) -> Array:
+        """The array converted to `dtype`; of NumPy's other arguments `casting` is heeded."""
+        if self.dtype is not None and not np.can_cast(self.dtype, dtype_of(dtype), casting):
+            raise DtypeError(f"{self.dtype} does not become {dtype_of(dtype)} under {casting=}")
         return Array(_noted(make(Cast, self.node, dtype_of(dtype))))
 
     def __pow__(self, other: Any) -> Array:

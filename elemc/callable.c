@@ -307,12 +307,8 @@ static void release(Entry *e) {
 static int meets_nothing(const Call *c, const int64_t **code) {
   const int64_t *at = *code;
   int found = 0;
-  for (int64_t count = *at++; count > 0; count--) {
-    int over = 0, kept = 1;
-    for (int64_t n = *at++; n > 0; n--) over |= c->extent[*at++] == 0;
-    for (int64_t n = *at++; n > 0; n--) kept &= c->extent[*at++] != 0;
-    found |= over && kept;
-  }
+  for (int64_t count = *at++; count > 0; count--)
+    for (int64_t n = *at++; n > 0; n--) found |= c->extent[*at++] == 0;
   *code = at;
   return found;
 }

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SYNOPSIS = """\
   elemc dump TARGET [--stage graph|nest|c|asm] [--arg NAME:DTYPE[RANK] ...]
              [--order c|f] [--mode MODE] [--against TARGET2] [--against-order c|f]
+             [--against-mode MODE] [--against-arg NAME:DTYPE[RANK] ...]
   elemc run TARGET NAME=FILE.npy|NAME=FILE.npz[:MEMBER] ...
             -o|--output [NAME=]OUT.npy ... | OUT.npz
             [--order c|f] [--mode MODE] [--block MIB] [--progress|--no-progress]
@@ -144,9 +145,13 @@ def _dump_parser(commands: Any) -> None:
                         help="dtype and rank of an input, as in x:float32[2]; once per input "
                         "(default for expressions: float64[1])")
     parser.add_argument("--against", metavar="TARGET2",
-                        help="show the difference to the text of this target instead")
-    parser.add_argument("--against-order", choices=("c", "f"),
-                        help="the order of TARGET2 (default: that of --order)")
+                        help="show the difference to the text of this target instead (default "
+                        "with another --against option: TARGET)")
+    for name, known in (("order", {"choices": ("c", "f")}), ("mode", {"metavar": "MODE"})):
+        parser.add_argument(f"--against-{name}", **known,
+                            help=f"the {name} of TARGET2 (default: that of --{name})")
+    parser.add_argument("--against-arg", metavar="NAME:DTYPE[RANK]", action="append", default=[],
+                        help="an input of TARGET2, where it differs from --arg")
     parser.set_defaults(run=_dump)
 
 
@@ -194,11 +199,16 @@ def _dump(options: argparse.Namespace) -> int:
     specs = _specs(options.arg)
     target = Target(options.target, options.order, options.mode)
     text = target.dump(options.stage, specs)
-    if options.against is None:
+    other_specs = {**specs, **_specs(options.against_arg)}
+    second = (options.against or options.target, options.against_order or options.order,
+              options.against_mode or options.mode)
+    if (*second, other_specs) == (options.target, options.order, options.mode, specs) and (
+            options.against is None):
         print(text, end="")
         return 0
-    other = Target(options.against, options.against_order or options.order, options.mode)
-    print(unified(text, other.dump(options.stage, specs), target.label, other.label), end="")
+    other = Target(*second)
+    label = " ".join([other.label, *options.against_arg])
+    print(unified(text, other.dump(options.stage, other_specs), target.label, label), end="")
     return 0
 
 

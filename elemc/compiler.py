@@ -66,15 +66,14 @@ class Closed:
                 if isinstance(node, Cast) and node.arg is number and node.dtype.kind in "iu"]
 
     @cached_property
-    def never_empty(self) -> list[tuple[Accumulate, list[int], list[int]]]:
-        """Folds without identity: the extents they fold, and those they keep."""
+    def never_empty(self) -> list[tuple[Accumulate, list[int]]]:
+        """Folds without identity, and the extents they fold."""
         found = []
         for node in self.graph.nodes:
             if isinstance(node, Accumulate) and node.initial is None:
                 if dict(node.options)["program"].identity is None:
                     of = self.extents.of[node.arg]
-                    found.append((node, [of[a] for a in node.axes],
-                                  [e for a, e in enumerate(of) if a not in node.axes]))
+                    found.append((node, [of[a] for a in node.axes]))
         return found
 
 

@@ -124,20 +124,23 @@ def expand_to(x: Any, like: Array) -> Array:
     return Array(_noted(make(ExpandTo, node, like.node)))
 
 
-def full_like(x: Array, value: Any, dtype: Any = None) -> Array:
+def full_like(x: Any, value: Any, dtype: Any = None) -> Any:
     """`value` in the shape of `x`, in the dtype of `x` unless another is given."""
+    if not isinstance(x, Array) and not isinstance(value, Array):
+        return np.full_like(x, value, dtype and dtype_of(dtype))
+    x = Array(as_node(x))
     dtype = x.dtype if dtype is None else dtype_of(dtype)
     if dtype is None:
         raise DtypeError("full_like needs dtype=: that of its argument is not known yet")
     return expand_to(Array(as_node(value)).astype(dtype), x)
 
 
-def zeros_like(x: Array, dtype: Any = None) -> Array:
+def zeros_like(x: Any, dtype: Any = None) -> Any:
     """Zeros in the shape of `x`."""
     return full_like(x, 0, dtype)
 
 
-def ones_like(x: Array, dtype: Any = None) -> Array:
+def ones_like(x: Any, dtype: Any = None) -> Any:
     """Ones in the shape of `x`."""
     return full_like(x, 1, dtype)
 

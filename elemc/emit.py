@@ -337,8 +337,6 @@ class _Emitter(Expressions):
                 self.need_strip(fold.dtype)
         direct = all(f.part is None for f in item.folds)
         tree = any(f.tree for f in item.folds)
-        if direct and tree:
-            self.macros.add("ROWS")
         view: dict[str, Any] = {
                 "kind": "blocks", "var": f"i{k}", "stop": self.extent(item.axis), "tree": tree,
                 "strip": item.strip is not None, "wide": self.wide, "direct": direct,

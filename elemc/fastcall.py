@@ -148,8 +148,8 @@ def stream(closed: Closed, compiled: Compiled, sizes: Sequence[int]) -> list[int
     for place, step in enumerate(program):
         words += [*_instruction(step), int(sizes[place] == 1)]
     words += [len(closed.never_empty)]
-    for _, over, kept in closed.never_empty:
-        words += [len(over), *over, len(kept), *kept]
+    for _, over in closed.never_empty:
+        words += [len(over), *over]
     first = len(compiled.spec.operands) - len(closed.graph.outputs)
     for place, node in enumerate(closed.graph.outputs, first):
         words += _output(compiled, place, closed.extents.of[node], known(node))

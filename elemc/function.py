@@ -286,7 +286,7 @@ class Function:
 
     def _has_compiler(self) -> bool:
         """Whether kernels can be compiled; without a compiler, warn once."""
-        if find_toolchain() is not None or fallback() == "error":
+        if fallback() == "error" or find_toolchain() is not None:
             return True  # the build reports what is missing
         if not _warned.is_set():
             _warned.set()

@@ -17,7 +17,7 @@ Grammar::
     form  := Axis(axis, slice) | Pick(index) | Only   how one dimension of arg is read
 
 A graph is *open* as the user writes it: operands of different ranks, dtypes that may be unknown
-(`None`), `Align` marks, composite accumulators.  `maps.close` settles order and dtypes and leaves
+(`None`), `Align` marks, composite accumulators.  `close.close` settles order and dtypes and leaves
 a *closed* graph, in which all operands of an `Apply` have the same rank and the loop's dtype.
 
 Nodes are frozen and interned: equal means identical, so common subexpressions are found for free.

@@ -125,7 +125,7 @@ def _accumulate(node: Accumulate, values: dict[Node, np.ndarray]) -> np.ndarray:
     program = dict(node.options)["program"]
     count = math.prod(arg.shape[a] for a in node.axes)
     kept = [n for a, n in enumerate(arg.shape) if a not in node.axes]
-    if count == 0 and program.identity is None and initial is None and 0 not in kept:
+    if count == 0 and program.identity is None and initial is None:
         raise ShapeError(
             f"accumulator {node.acc.name} has no identity: it cannot fold an axis of size 0 "
             f"(axis {', '.join(str(a) for a in node.axes)} of an array of shape {arg.shape})")

@@ -140,7 +140,12 @@ def vdot(a: Any, b: Any) -> Any:
     a, b = _ranks(a, b)
     if a.ndim != b.ndim:
         raise ShapeError(f"vdot of ranks {a.ndim} and {b.ndim}: elemc does not flatten")
-    return _sum(np.conjugate(a) * b, tuple(range(a.ndim)))
+    return _sum(_conjugate(a) * b, tuple(range(a.ndim)))
+
+
+def _conjugate(x: Any) -> Any:
+    """NumPy's conjugate makes int8 of bools; its products do not."""
+    return x if x.dtype == bool else np.conjugate(x)
 
 
 def vecdot(a: Any, b: Any) -> Any:
@@ -148,7 +153,7 @@ def vecdot(a: Any, b: Any) -> Any:
     a, b = _ranks(a, b)
     if not a.ndim or not b.ndim:
         raise ShapeError("vecdot needs operands of rank 1 or more; use * for scalars")
-    product = np.conjugate(a) * b
+    product = _conjugate(a) * b
     return _sum(product, (product.ndim - 1,))
 
 

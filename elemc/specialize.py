@@ -75,7 +75,7 @@ class Signature:
     modes : tuple of str
         write, add or null, per output.
     mask : Given or None
-    mask_shape : tuple of bool
+    mask_ones : tuple of bool
         For every dimension of the mask, whether it is 1.
     """
 
@@ -126,18 +126,24 @@ def _fields(given: Given) -> tuple[np.dtype, str, Layout]:
 
 
 def keep_order(values: Iterable[Value], env: Env, operands: Sequence[Operand]) -> Layout:
-    """NumPy's "K" layout: an output lies in memory as the first input that has all its axes."""
-    dims = [d for d, at in enumerate(env) if at is not None]
-    names = {at.terms[0][0]: d for d, at in enumerate(env) if at is not None}
-    loads = sorted((v for v in walk(values) if isinstance(v, Load)), key=lambda v: v.operand)
-    for load in loads:
-        place = {at.terms[0][0]: d for d, at in enumerate(load.access) if len(at.terms) == 1}
-        if len(names) > 1 and place.keys() >= names.keys():
+    """NumPy's "K" layout: axes in the order of the inputs' strides; where they disagree, C's."""
+    axes = [(at.terms[0][0], d) for d, at in enumerate(env) if at is not None]
+    places = []  # per way of reading an input: its axes, from the largest stride to the smallest
+    for load in walk(values) if len(axes) > 1 else ():
+        if isinstance(load, Load):
             perm = operands[load.operand].layout.perm
-            order = sorted((perm.index(place[a]), d) for a, d in names.items())
-            dims = [d for _, d in order]
-            break
-    return Layout(tuple(dims), (True,) * (len(dims) - 1), True)
+            places.append({at.terms[0][0]: perm.index(d) for d, at in enumerate(load.access)
+                           if len(at.terms) == 1})
+    order: list[tuple[str, int]] = []  # from the innermost axis to the outermost
+    for outer, dim in reversed(axes):
+        at = len(order)
+        for k, (inner, _) in reversed([*enumerate(order)]):
+            agree = [p[outer] < p[inner] for p in places if outer in p and inner in p]
+            if agree and any(agree):
+                break
+            at = k if agree else at
+        order.insert(at, (outer, dim))
+    return Layout(tuple(d for _, d in reversed(order)), (True,) * (len(axes) - 1), True)
 
 
 def _axes_of(stores: Iterable[Store]) -> set[str]:
@@ -306,6 +312,9 @@ class Lowering:
         arg = self.convert(args[0], program.value)
         if not over:
             return self.single(program, arg, initial, where)
+        if isinstance(initial, Literal) and program.neutral and (
+                initial.value.tobytes() == program.neutral[0].tobytes()):
+            initial = None  # what it starts from anyway
         axes = frozenset[str]().union(*(a.axes for a in args)) - set(over)
         return self.make(Fold, axes, program.dtype, program, arg, over, initial, where)
 

@@ -86,10 +86,7 @@ def _names(function: Function) -> list[str]:
 
 def _output_names(function: Function) -> list[str]:
     """Of a dict the keys, of a named tuple the fields; else those of the C code."""
-    structure = function._structure
-    keys = getattr(structure, "keys", None) or getattr(
-        getattr(structure, "kind", None), "_fields", None)
-    names = [str(key) for key in keys or ()]
+    names = [str(key) for key in getattr(function._structure, "keys", None) or ()]
     return names if names and len(set(names)) == len(names) else list(function.output_names)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import mmap
 import os
+import platform
 import secrets
 import shutil
 import sys
@@ -21,8 +23,26 @@ COPY = 2**20  # bytes copied at a time
 
 
 def scratch(near: Path) -> Path:
-    """A name for a file beside `near` that nobody else uses."""
-    return near.parent / f".{near.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    """A name for a file beside `near` that nobody else uses.
+
+    Those that killed processes of this machine have left there are removed.
+    """
+    start = f".{near.name}.{platform.node()}."
+    for old in near.parent.glob(f"{glob.escape(start)}*.tmp"):
+        pid = old.name.removeprefix(start).partition(".")[0]
+        if pid.isdigit() and not _alive(int(pid)):
+            old.unlink(missing_ok=True)
+    return near.parent / f"{start}{os.getpid()}.{secrets.token_hex(4)}.tmp"
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
 
 
 @contextmanager

@@ -46,7 +46,8 @@ class Target:
     def __init__(self, text: str, order: str | None = None, mode: str | None = None) -> None:
         text = text.strip()
         self.text, self.order, self.mode = text, order, mode
-        self.label = text + (f" (order {order})" if order else "")
+        about = [*([f"order {order}"] if order else []), *([mode] if mode else [])]
+        self.label = text + (f" ({', '.join(about)})" if about else "")
         self.found: Any = None
         if match := FILE.fullmatch(text):
             self.found = _attribute(_from_file(match["place"]), match["name"], text)
@@ -78,7 +79,15 @@ class Target:
         if self.found is None:
             return self.expression({
                 name: f"{dtype_of(a.dtype).name}[{a.ndim}]" for name, a in arrays.items()})
-        found = self.found.trace(**arrays) if isinstance(self.found, TracedFunction) else self.found
+        found = self.found
+        if isinstance(found, TracedFunction):
+            needed = [n for n, p in found.__signature__.parameters.items() if p.default is p.empty
+                      and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+            if missing := [n for n in needed if n not in arrays]:
+                raise ArgumentError(f"{self.text}: nothing says what {', '.join(missing)} "
+                                    f"{'is' if len(missing) == 1 else 'are'}: give dtype and rank, "
+                                    f"--arg '{missing[0]}:float64[2]'")
+            found = found.trace(**arrays)
         return found if self.order in (None, found.order) else self.reordered(found)
 
     def expression(self, specs: Mapping[str, str]) -> Function:

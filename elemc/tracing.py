@@ -7,7 +7,7 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ from .function import Function, make_function
 from .graph import Graph
 from .node import user_line
 
-# Settings, which are static without being named so: they are no arrays, and never change.
-SETTINGS = (type(None), str, bytes, type, np.dtype, np.ufunc, enum.Enum)
+# Settings, as functions are: static without being named so, for they are no arrays.
+SETTINGS = (type(None), str, bytes, np.dtype, enum.Enum)
 
 
 def compile(fn: Callable[..., Any] | None = None, *, static: str | Sequence[str] = (),
@@ -39,7 +39,8 @@ def compile(fn: Callable[..., Any] | None = None, *, static: str | Sequence[str]
         NumPy code.  It returns an array, or a tuple, list or dict of arrays.
     static : str or sequence of str
         Arguments that are no arrays (an axis, a flag, a method's self): the function is traced
-        once per value, which must be hashable.  None, strings, dtypes and enums need no naming.
+        once per value, which must be hashable.  None, strings, dtypes, enums and functions need
+        no naming.
     order : {"f", "c"}
         Which ends of two shapes align.
     name : str, optional
@@ -156,7 +157,7 @@ class TracedFunction:
     def _static(self, bound: inspect.BoundArguments) -> dict[str, Any]:
         """The arguments that are looked at while tracing."""
         return {n: v for n, v in bound.arguments.items()
-                if n in self.static or isinstance(v, SETTINGS)}
+                if n in self.static or isinstance(v, SETTINGS) or callable(v)}
 
     def _arrays(self, bound: inspect.BoundArguments) -> list[tuple[str, Any]]:
         """The arguments that are arrays, flattened, with names."""
@@ -247,8 +248,9 @@ def _array(function: str, name: str, value: Any) -> Any:
     if array.dtype.kind not in "biufc":
         what = f"an array of {array.dtype}" if isinstance(value, np.ndarray) else (
             f"{type(value).__name__}, not an array")
-        raise ArgumentError(f"{function}: argument {name} is {what}; if it is a setting, compile "
-                            f"with static={name!r}")
+        advice = "pass its values as arguments" if isinstance(value, (dict, set)) else (
+            f"if it is a setting, compile with static={name!r}")
+        raise ArgumentError(f"{function}: argument {name} is {what}; {advice}")
     return array
 
 
@@ -260,24 +262,42 @@ def _kind(value: Any) -> tuple[int, np.dtype, bool]:
 
 
 class Structure:
-    """How the outputs are handed back: a tuple, a list, a dict, or a single one."""
+    """How the outputs are handed back: in a tuple, a list or a dict, which may hold others.
 
-    def __init__(self, kind: type, keys: tuple[Any, ...] | None) -> None:
-        self.kind, self.keys = kind, keys
+    Attributes
+    ----------
+    kind : type
+    names : tuple or None
+        The keys of a dict, the fields of a named tuple.
+    keys : tuple or None
+        The same, if there are no structures within: the names of the outputs.
+    """
 
-    def __call__(self, results: Sequence[Any]) -> Any:
+    def __init__(self, kind: type, names: tuple[Any, ...] | None,
+                 parts: Sequence[Structure | None]) -> None:
+        self.kind, self.names, self.parts = kind, names, tuple(parts)
+        self.keys = names if not any(self.parts) else None
+
+    def __call__(self, results: Iterable[Any]) -> Any:
         """`results` in this structure."""
-        if self.keys is not None:
-            return dict(zip(self.keys, results, strict=True))
-        fields = getattr(self.kind, "_fields", None)
-        return self.kind(*results) if fields else self.kind(results)
+        rest = iter(results)
+        values = [next(rest) if part is None else part(rest) for part in self.parts]
+        if self.kind is dict:
+            return dict(zip(self.names or (), values, strict=True))
+        return self.kind(values) if self.names is None else self.kind(*values)
 
 
 def _flatten(result: Any, name: str) -> tuple[list[Any], Structure | None]:
-    if isinstance(result, dict):
-        return [as_node(v) for v in result.values()], Structure(dict, tuple(result))
-    if isinstance(result, (tuple, list)):
-        return [as_node(v) for v in result], Structure(type(result), None)
+    """The nodes of a function's result, and how they are handed back; None: a single one."""
     if result is None:
-        raise TraceError(f"{name} returns nothing")
-    return [as_node(result)], None
+        raise TraceError(f"{name} returns nothing, or None among its results")
+    if not isinstance(result, (dict, tuple, list)):
+        return [as_node(result)], None
+    kind, names, values = type(result), getattr(result, "_fields", None), tuple(result)
+    if isinstance(result, dict):
+        kind, names, values = dict, values, tuple(result.values())
+    inner = [_flatten(v, name) for v in values]
+    leaves = [leaf for nodes, _ in inner for leaf in nodes]
+    if not leaves:
+        raise TraceError(f"{name} returns nothing: its result is {result!r}")
+    return leaves, Structure(kind, names, [structure for _, structure in inner])

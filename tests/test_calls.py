@@ -2,6 +2,7 @@
 
 import collections
 import copy
+import itertools
 import multiprocessing
 import pickle
 import threading
@@ -66,6 +67,14 @@ def test_results_keep_the_layout_of_their_operands():
     assert f(v).strides == (v + 1).strides
     flipped = v[::-1, :, ::-1]
     assert_same_bits(f(flipped), flipped + 1)
+
+
+def test_results_are_in_c_order_where_the_operands_disagree():
+    f = ec.compile(lambda x, y: x * y + 1)
+    cube = sample("float64", (3, 3, 3))
+    for one, two in itertools.product(itertools.permutations(range(3)), repeat=2):
+        x, y = cube.transpose(one), cube.transpose(two)
+        assert f(x, y).strides == (x * y + 1).strides
 
 
 @pytest.mark.parametrize("shape", [(0, 7), (5, 0), (0, 0), (1, 1), (1, 7), (5, 1)])
@@ -537,8 +546,16 @@ def test_compile_structures():
     named = ec.compile(lambda x: Result(x.min(), x.max()))(a)
     assert type(named) is Result
     assert (named.low, named.high) == (a.min(), a.max()) == tuple(listed)
-    with pytest.raises(TraceError, match="nothing"):
-        ec.compile(lambda x: None)(a)
+    nested = ec.compile(lambda x: {"a": (x.sum(), [x.max()]), "b": Result(x.min(), x)})
+    for got in (nested(a), nested(a), pickle.loads(pickle.dumps(nested))(a)):
+        assert got["a"] == (pytest.approx(a.sum()), [a.max()])
+        assert type(got["b"]) is Result and got["b"].low == a.min()
+        assert_same_bits(got["b"].high, a)
+    for text in ("None", "()", "{}", "[x, None]"):
+        with pytest.raises(TraceError, match="nothing"):
+            ec.compile(eval(f"lambda x: {text}"))(a)
+    with pytest.raises(ArgumentError, match="argument c is dict.*pass its values"):
+        ec.compile(lambda x, c: x)(a, {"c": 1.0})
 
 
 def test_compile_refuses_what_needs_values():

@@ -1,12 +1,14 @@
 """The command line: what it prints, its exit status, and that no error shows a traceback."""
 
 import os
+import platform
 import re
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -119,6 +121,11 @@ def test_dump_against(capsys):
     assert text.startswith("--- x*y (order c)\n+++ x*y (order f)\n@@ ")
     assert "order c" in text and "order f" in text
     assert output(capsys, *words, "--against", "x*y") == ""
+    text = output(capsys, *words, "--against-arg", "y:float32[1]", "--stage", "graph")
+    assert text.startswith("--- x*y (order c)\n+++ x*y (order c) y:float32[1]\n")
+    assert "+%1 = input y : float32[1]" in text
+    text = output(capsys, *words, "--against-mode", "accumulate:sum", "--stage", "graph")
+    assert text.startswith("--- x*y (order c)\n+++ x*y (order c, accumulate:sum)\n")
 
 
 @pytest.mark.parametrize("words, say", [
@@ -133,7 +140,7 @@ def test_dump_against(capsys):
     ((f"{FILE}:twice", "--arg", "q:float64[2]"), "no input q"),
     ((f"{FILE}:twice", "--arg", "x"), "as in x:float32"),
     ((f"{FILE}:folded", "--order", "c"), "cannot be changed"),
-    ((f"{FILE}:softmax",), "x"),
+    ((f"{FILE}:softmax",), "nothing says what x is: .* --arg 'x:float64"),
     (("x * y", "--mode", "sideways"), "unknown mode 'sideways'"),
     (("x * y", "--mode", "accumulate:nothing"), "no accumulator 'nothing'"),
     (("x *",), "x *"),
@@ -237,6 +244,17 @@ def test_run_removes_what_it_wrote_when_it_is_stopped(number, status):
     _, err = running.communicate(timeout=60)
     assert running.returncode == status and "Traceback" not in err
     assert sorted(n for n in os.listdir(".") if n != "__pycache__") == before
+
+
+def test_run_removes_what_killed_runs_have_left():
+    np.save("x.npy", np.ones(3))
+    killed = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
+                            capture_output=True, text=True, check=True)
+    start = f".o.npy.{platform.node()}."
+    for name in (f"{killed.stdout.strip()}.0.tmp", f"{os.getpid()}.1.tmp"):
+        Path(start + name).touch()
+    run("run", "x + 1", "x=x.npy", "-o", "o.npy")
+    assert [n for n in os.listdir(".") if n.startswith(start)] == [f"{start}{os.getpid()}.1.tmp"]
 
 
 def test_handlers_of_signals_are_restored(capsys):

@@ -312,3 +312,33 @@ def test_diagonals_are_of_squares():
             f(np.ones(shape))
     with pytest.raises(AxisError, match="both 1"):
         ec.diagonal(ec.matrix("x"), 0, 1, -1)
+
+
+def test_dot_of_bools_is_bool():
+    flags = np.array([True, True, False])
+    for f in (np.vdot, np.dot, np.vecdot, np.inner):
+        got = ec.compile(lambda a, b, f=f: f(a, b))(flags, flags)
+        assert type(got) is np.bool_
+        assert got == f(flags, flags)
+
+
+def test_likes_of_numpy_arrays_compute_at_once():
+    for got, want in ((ec.zeros_like(X), np.zeros_like(X)), (ec.ones_like(X, "i4"),
+                      np.ones_like(X, "i4")), (ec.full_like(X, 2), np.full_like(X, 2))):
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
+
+
+def test_astype_heeds_casting():
+    x = ec.vector("x")
+    assert x.astype("f4", casting="same_kind").dtype == np.float32
+    with pytest.raises(DtypeError, match="casting='safe'"):
+        x.astype("f4", casting="safe")
+
+
+def test_inputs_of_one_name_are_passed_by_position():
+    v, w = ec.vector("v"), ec.vector("v")
+    f = ec.function([v, w], v - w)
+    assert f([3.0], [1.0]) == [2.0]
+    with pytest.raises(ArgumentError, match="two inputs are called v: pass them by position"):
+        f(v=[3.0])

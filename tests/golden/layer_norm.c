@@ -12,12 +12,6 @@ typedef __INT64_TYPE__ int64_t;
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { LANES = 32, BLOCK = 4096, TREE = 40 };
 
-/* the greater; NaN if either is */
-static inline double maximum_f64(double a, double b)
-{
-  return a > b || a != a ? a : b;
-}
-
 int kernel_layer_norm(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, const int64_t *tune, char *const *w)
 {
@@ -29,7 +23,6 @@ int kernel_layer_norm(int64_t phase, int64_t begin, int64_t end, char *const *p,
   char *const z_p = p[1];
   const int64_t z_s0 = s[1], z_s1 = 8;
 
-  const double t0 = maximum_f64((double)n1, 0.0);
   for (int64_t i0 = begin; i0 < end; i0++) {
     /* sum0: sum along i1, in lanes */
     double sum0, sum0_lane[LANES], sum0_tree[TREE];
@@ -55,7 +48,7 @@ int kernel_layer_norm(int64_t phase, int64_t begin, int64_t end, char *const *p,
     sum0 = sum0_top ? sum0_tree[sum0_top - 1] : 0.0;
     while (--sum0_top > 0)
       sum0 = sum0_tree[sum0_top - 1] + sum0;
-    const double t1 = sum0 / (double)n1;
+    const double t0 = sum0 / (double)n1;
     /* sum1: sum along i1, in lanes */
     double sum1, sum1_lane[LANES], sum1_tree[TREE];
     int64_t sum1_count = 0, sum1_top = 0;
@@ -66,12 +59,12 @@ int kernel_layer_norm(int64_t phase, int64_t begin, int64_t end, char *const *p,
       int64_t sum1_i = b1;
       for (; sum1_i + LANES <= e1; sum1_i += LANES)
         for (int64_t l = 0, i1 = sum1_i; l < LANES; l++, i1++) {
-          const double t2 = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t1;
-          sum1_lane[l] = sum1_lane[l] + t2 * t2;
+          const double t1 = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t0;
+          sum1_lane[l] = sum1_lane[l] + t1 * t1;
         }
       for (int64_t l = 0, i1 = sum1_i; i1 < e1; l++, i1++) {
-        const double t2 = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t1;
-        sum1_lane[l] = sum1_lane[l] + t2 * t2;
+        const double t1 = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t0;
+        sum1_lane[l] = sum1_lane[l] + t1 * t1;
       }
       for (int h = LANES / 2; h > 0; h /= 2)
         for (int l = 0; l < h; l++)
@@ -84,10 +77,10 @@ int kernel_layer_norm(int64_t phase, int64_t begin, int64_t end, char *const *p,
     sum1 = sum1_top ? sum1_tree[sum1_top - 1] : 0.0;
     while (--sum1_top > 0)
       sum1 = sum1_tree[sum1_top - 1] + sum1;
-    const double t2 = __builtin_sqrt(sum1 / t0 + 1e-05);
+    const double t1 = __builtin_sqrt(sum1 / (double)n1 + 1e-05);
     INDEPENDENT
     for (int64_t i1 = 0; i1 < n1; i1++)
-      AT(double, z_p, i0 * z_s0 + i1 * z_s1) = (AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t1) / t2;
+      AT(double, z_p, i0 * z_s0 + i1 * z_s1) = (AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t0) / t1;
   }
   return 0;
 }
