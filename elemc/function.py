@@ -126,9 +126,9 @@ class Function:
         self._by_signature: dict[Any, Compiled] = {}
         self._for_kinds: dict[Any, Function] = {}
         self._lock = threading.RLock()
-        self.__doc__ = doc or self._document()
         if all(i.dtype is not None for i in graph.inputs):
             self.close(tuple(i.dtype for i in graph.inputs))  # errors surface now
+        self.__doc__ = doc or self._document()
 
     def _check_inputs(self) -> None:
         if len(set(self.graph.inputs)) < len(self.graph.inputs):
@@ -159,7 +159,10 @@ class Function:
     def signature(self) -> str:
         """Names, dtypes and ranks: `(x: float64[2], y: float64[1]) -> (float64[2])`."""
         ins = ", ".join(f"{i.name}: {_spec(i)}" for i in self.graph.inputs)
-        return f"({ins}) -> ({', '.join(_spec(o) for o in self.graph.outputs)})"
+        outputs = self.graph.outputs
+        if all(i.dtype is not None for i in self.graph.inputs):
+            outputs = next(iter(self._closed.values())).graph.outputs
+        return f"({ins}) -> ({', '.join(_spec(o) for o in outputs)})"
 
     @property
     def types(self) -> list[str]:
@@ -275,11 +278,11 @@ class Function:
         closed = self._closed.get(dtypes)  # type: ignore[arg-type]
         if closed is None:
             with self._lock:
-                known: dict[Node, np.dtype] = {
+                dtype_of_input: dict[Node, np.dtype] = {
                     i: d for i, d in zip(self.graph.inputs, dtypes, strict=True) if d is not None}
                 closed = self._closed[dtypes] = compiler.close_function(  # type: ignore[index]
                     identifier(self.name), self.graph, self.order, self.modes, self.input_names,
-                    self.output_names, known)
+                    self.output_names, dtype_of_input)
         return closed
 
     # -- kernels -------------------------------------------------------------------------------
