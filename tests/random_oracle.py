@@ -226,6 +226,11 @@ class RowFold:
             return Bounded(np.int64(x.shape[-1]))
         return fold_rows("sum", self.where.astype(np.int64), None, None, {})
 
+    def place(self, index, missing):
+        if missing.value.any():
+            raise ValueError("All-NaN slice encountered")
+        return index
+
     def masked(self, mask):
         return RowFold(mask if self.where is None else self.where & mask)
 
@@ -238,7 +243,7 @@ NEUTRAL = {"sum": 0, "prod": 1, "any": False, "all": True}
 def fold_rows(name, x, where, initial, options):
     """Fold the last axis, which is kept with size 1."""
     acc = ACCUMULATORS[name]
-    if 0 in x.shape[:-1]:
+    if 0 in x.shape[:-1] and x.shape[-1]:
         x = Bounded(np.zeros((*x.shape[:-1], 1), x.dtype))
         where = None
     if not isinstance(acc, Accumulator):
