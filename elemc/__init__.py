@@ -50,6 +50,7 @@ from .errors import (
 from .evaluate import at_once as _at_once
 from .evaluate import dot, einsum, inner, matmul, outer, tensordot, vdot
 from .function import Function, function
+from .grads import grad, jvp, stop_gradient, value_and_grad, vjp
 from .ops import OPS as _OPS
 from .ops_table import ALIASES as _ALIASES
 from .protocol import divmod
@@ -66,10 +67,11 @@ __all__ = [
     "DomainError", "DtypeError", "ElemcError", "ExpressionError", "FallbackWarning", "Function",
     "ModeError", "ShapeError", "TraceError", "UnsupportedError", "accumulate", "align", "arange",
     "array", "astype", "clip", "compile", "constant", "diagonal", "divmod", "dot", "einsum",
-    "expand_dims", "expand_to", "flip", "full_like", "function", "get_num_threads", "inner",
-    "length", "matmul", "matrix", "moveaxis", "ones_like", "outer", "scalar", "scalar_op",
-    "set_num_threads", "show_config", "squeeze", "swapaxes", "tensor3", "tensor4", "tensordot",
-    "transpose", "vdot", "vector", "where", "zeros_like",
+    "expand_dims", "expand_to", "flip", "full_like", "function", "get_num_threads", "grad",
+    "inner", "jvp", "length", "matmul", "matrix", "moveaxis", "ones_like", "outer", "scalar",
+    "scalar_op", "set_num_threads", "show_config", "squeeze", "stop_gradient", "swapaxes",
+    "tensor3", "tensor4", "tensordot", "transpose", "value_and_grad", "vdot", "vector", "vjp",
+    "where", "zeros_like",
 ]
 
 # one function per row of the tables: elemc.exp, elemc.erf, elemc.sum, elemc.logsumexp, ...

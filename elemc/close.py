@@ -34,6 +34,7 @@ from .graph import (
     Node,
     Pick,
     Size,
+    SumTo,
     carry_source,
     const,
     make,
@@ -45,6 +46,7 @@ from .maps import align
 from .ops import PLACE
 
 ORDERS = ("c", "f")
+SUM: Any = ACCUMULATORS["sum"]
 
 
 def close(graph: Graph, order: str = "f", dtypes: Mapping[Node, np.dtype] | None = None) -> Graph:
@@ -81,7 +83,7 @@ def settle(graph: Graph, order: str) -> Graph:
             moved = moved.arg
         elif isinstance(node, ExpandTo):
             own = node.arg.order if isinstance(node.arg, Align) else order
-            moved = make(ExpandTo, align(below[0], node.ndim, own), below[1])
+            moved = make(type(node), align(below[0], node.ndim, own), below[1])
         elif isinstance(moved, Accumulate) and moved.where is not None:
             where = align(moved.where, moved.arg.ndim, order)
             moved = make(Accumulate, moved.acc, moved.arg, moved.axes, moved.dtype, moved.initial,
@@ -124,7 +126,11 @@ class _Closing:
             case ExpandTo():
                 order = node.arg.order if isinstance(node.arg, Align) else self.order
                 like = self.new[node.like]
-                return make(ExpandTo, align(self.new[node.arg], like.ndim, order), like)
+                return make(type(node), align(self.new[node.arg], like.ndim, order), like)
+            case SumTo():
+                assert node.dtype is not None
+                program = fold_program(SUM, node.dtype)
+                return make(SumTo, self.new[node.arg], self.new[node.like], program)
         return node.rebuild(tuple(self.new[c] for c in node.children))
 
     def _apply(self, node: Apply) -> Node:

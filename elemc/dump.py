@@ -19,13 +19,16 @@ from .graph import (
     Captured,
     Cast,
     Const,
+    Exactly,
     ExpandTo,
     Graph,
     Index,
     Input,
     Iota,
     Node,
+    Scatter,
     Size,
+    SumTo,
 )
 from .maps import Instruction
 from .nest_print import print_kernel
@@ -154,8 +157,11 @@ def _node(node: Node, name: Callable[[Node], str]) -> str:
             return f"cast({name(node.arg)})"
         case Index():
             return formula(node, {node.arg: name(node.arg)})
-        case ExpandTo():
-            return f"expand_to({name(node.arg)}, {name(node.like)})"
+        case ExpandTo() | SumTo():
+            word = {Exactly: "exactly", SumTo: "sum_to"}.get(type(node), "expand_to")
+            return f"{word}({name(node.arg)}, {name(node.like)})"
+        case Scatter():
+            return formula(node, {node.arg: name(node.arg), node.like: name(node.like)})
         case Accumulate():
             more = "".join(f", {word}={name(part)}" for word, part in (
                 ("initial", node.initial), ("where", node.where)) if part is not None)

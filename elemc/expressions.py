@@ -159,6 +159,8 @@ class Expressions:
         """An element of an operand, in its value type."""
         operand = self.kernel.operands[value.operand]
         text = self.element(self.use(value.operand, value.access), operand)
+        if value.guard is not None:
+            text = f"({self.text(value.guard)} ? {text} : 0)"
         if operand.storage == "swapped":
             swap = f"swap_{ctype(operand.dtype).suffix}"
             self.helpers[swap] = None

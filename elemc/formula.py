@@ -12,6 +12,7 @@ from .graph import (
     Captured,
     Cast,
     Const,
+    Exactly,
     ExpandTo,
     Graph,
     Index,
@@ -20,7 +21,10 @@ from .graph import (
     Node,
     Only,
     Pick,
+    Scatter,
     Size,
+    SumTo,
+    make,
     toposort,
 )
 
@@ -62,8 +66,15 @@ def _text(node: Node, names: Mapping[Node, str],
             return f"{_tight(node.arg, texts)}.astype({node.dtype})", CALL
         case Align():
             return f"align({texts[node.arg][0]}, {node.order!r})", CALL
-        case ExpandTo():
+        case ExpandTo() if not isinstance(node, Exactly):
             return f"expand_to({texts[node.arg][0]}, {texts[node.like][0]})", CALL
+        case Exactly():
+            return texts[node.arg]
+        case SumTo():
+            return f"sum_to({texts[node.arg][0]}, {texts[node.like][0]})", CALL
+        case Scatter():
+            where = _index(make(Index, node.like, node.forms, node.arg.ndim))
+            return f"scatter({texts[node.arg][0]}, {_tight(node.like, texts)}{where})", CALL
         case Apply():
             return _apply(node, texts)
         case Accumulate():

@@ -120,7 +120,8 @@ class Function:
         self._structure = structure
         self._check_inputs()
         self.input_names = c_names([i.name for i in graph.inputs])
-        self.output_names = output_names(len(graph.outputs), self.input_names)
+        self.output_names = getattr(structure, "outputs", None) or output_names(
+            len(graph.outputs), self.input_names)
         self._closed: dict[tuple[np.dtype, ...], Closed] = {}
         self._compiled: dict[Any, Compiled] = {}
         self._by_signature: dict[Any, Compiled] = {}

@@ -13,6 +13,9 @@ Grammar::
            | Accumulate(acc, arg, axes, ...)       a fold over some axes, which the result lacks
            | Index(arg, forms, ndim)               broadcasting, transposing, slicing
            | ExpandTo(arg, like)                   arg stretched to the shape of like
+           | Exactly(arg, like)                    arg, which must have the shape of like
+           | SumTo(arg, like)                      arg summed over what stretching like added
+           | Scatter(arg, like, forms)             what reads arg if Index(it, forms) is like it
            | Align(arg, order)                     arg, aligned by `order` where it is consumed
     form  := Axis(axis, slice) | Pick(index) | Only   how one dimension of arg is read
 
@@ -32,7 +35,18 @@ from typing import Any
 
 import numpy as np
 
-from .node import FrozenArray, Node, carry_source, make, node_class, note_source, source_of
+from .node import (
+    Derived,
+    FrozenArray,
+    Node,
+    Ranked,
+    Typed,
+    carry_source,
+    make,
+    node_class,
+    note_source,
+    source_of,
+)
 from .node import sources as _sources
 
 
@@ -111,7 +125,7 @@ class Iota(Node):
 
 
 @node_class
-class Apply(Node):
+class Apply(Ranked):
     """`op` on the elements of `args`.  `dtype` is None while an argument's dtype is unknown."""
 
     parts = ("args",)
@@ -122,14 +136,9 @@ class Apply(Node):
     def __post_init__(self) -> None:
         self.settle(max((a.ndim for a in self.args), default=0))
 
-    @property
-    def ndim(self) -> int:  # type: ignore[override]
-        """The rank."""
-        return self._ndim
-
 
 @node_class
-class Cast(Node):
+class Cast(Ranked):
     """`arg` converted to `dtype`."""
 
     parts = ("arg",)
@@ -139,14 +148,9 @@ class Cast(Node):
     def __post_init__(self) -> None:
         self.settle(self.arg.ndim)
 
-    @property
-    def ndim(self) -> int:  # type: ignore[override]
-        """The rank."""
-        return self._ndim
-
 
 @node_class
-class Accumulate(Node):
+class Accumulate(Ranked):
     """`acc` folded over `axes` of `arg` (sorted, none negative); the result lacks them.
 
     `initial` (rank of the result) starts the fold; `where` (rank of `arg`) masks elements.
@@ -164,11 +168,6 @@ class Accumulate(Node):
 
     def __post_init__(self) -> None:
         self.settle(self.arg.ndim - len(self.axes))
-
-    @property
-    def ndim(self) -> int:  # type: ignore[override]
-        """The rank."""
-        return self._ndim
 
 
 @dataclass(frozen=True)
@@ -199,7 +198,7 @@ class Only:
 
 
 @node_class
-class Index(Node):
+class Index(Typed):
     """`arg` read through one form per dimension.
 
     A result axis that no form names has size 1; one that two forms name is a diagonal.
@@ -213,14 +212,9 @@ class Index(Node):
     def __post_init__(self) -> None:
         self.settle(self.ndim, self.arg.dtype)
 
-    @property
-    def dtype(self) -> np.dtype | None:  # type: ignore[override]
-        """The dtype, None while it is unknown."""
-        return self._dtype
-
 
 @node_class
-class ExpandTo(Node):
+class ExpandTo(Derived):
     """`arg` stretched to the shape of `like`, of which nothing but the shape is used."""
 
     parts = ("arg", "like")
@@ -230,19 +224,46 @@ class ExpandTo(Node):
     def __post_init__(self) -> None:
         self.settle(self.like.ndim, self.arg.dtype)
 
-    @property
-    def ndim(self) -> int:  # type: ignore[override]
-        """The rank."""
-        return self._ndim
 
-    @property
-    def dtype(self) -> np.dtype | None:  # type: ignore[override]
-        """The dtype, None while it is unknown."""
-        return self._dtype
+@node_class
+class Exactly(ExpandTo):
+    """`arg`, which must have exactly the shape of `like`: neither is stretched."""
 
 
 @node_class
-class Align(Node):
+class SumTo(Derived):
+    """`arg` summed over the axes on which `like`, of its rank, is of size 1 in this call.
+
+    The gradient of stretching; `program` is the traced sum, once the graph is closed.
+    """
+
+    parts = ("arg", "like")
+    arg: Node
+    like: Node
+    program: Any
+
+    def __post_init__(self) -> None:
+        self.settle(self.like.ndim, self.arg.dtype)
+
+
+@node_class
+class Scatter(Derived):
+    """Zeros in the shape of `like`, and `arg` where `Index(like, forms)` reads it.
+
+    The gradient of indexing.
+    """
+
+    parts = ("arg", "like")
+    arg: Node
+    like: Node
+    forms: tuple[Axis | Pick | Only, ...]
+
+    def __post_init__(self) -> None:
+        self.settle(self.like.ndim, self.arg.dtype)
+
+
+@node_class
+class Align(Derived):
     """`arg`, to be aligned by `order` ("c" or "f") in the op that consumes it."""
 
     parts = ("arg",)
@@ -251,16 +272,6 @@ class Align(Node):
 
     def __post_init__(self) -> None:
         self.settle(self.arg.ndim, self.arg.dtype)
-
-    @property
-    def ndim(self) -> int:  # type: ignore[override]
-        """The rank."""
-        return self._ndim
-
-    @property
-    def dtype(self) -> np.dtype | None:  # type: ignore[override]
-        """The dtype, None while it is unknown."""
-        return self._dtype
 
 
 def const(value: object, dtype: np.dtype | None = None, weak: bool = False) -> Const:
@@ -374,7 +385,8 @@ def _unflatten(rows: list[Any], inputs: list[int], outputs: list[int]) -> Graph:
 
 
 __all__ = [
-    "Accumulate", "Align", "Apply", "Axis", "Captured", "Cast", "Const", "ExpandTo", "FrozenArray",
+    "Accumulate", "Align", "Apply", "Axis", "Captured", "Cast", "Const", "Exactly", "ExpandTo",
+    "FrozenArray", "Scatter", "SumTo",
     "Graph", "Index", "Input", "Iota", "Node", "Only", "Pick", "Size", "carry_source", "const",
     "is_const", "make", "note_source", "source_of", "toposort",
 ]

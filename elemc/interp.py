@@ -28,7 +28,9 @@ from .graph import (
     Node,
     Only,
     Pick,
+    Scatter,
     Size,
+    SumTo,
 )
 from .maps import extents_of, run_extents
 
@@ -89,16 +91,26 @@ def _value(node: Node, values: dict[Node, np.ndarray], shape: tuple[int, ...]) -
         case ExpandTo():
             return values[node.arg]
         case Index():
-            return _index(values[node.arg], node)
+            return _index(values[node.arg], node.forms, node.ndim)
+        case SumTo():
+            arg = values[node.arg].astype(node.program.value)
+            over = tuple(a for a, n in enumerate(shape) if n == 1)
+            return np.asarray(arg.sum(axis=over, keepdims=True)).astype(node.dtype)
+        case Scatter():
+            arg = values[node.arg]
+            places = np.arange(math.prod(shape)).reshape(shape)
+            result = np.zeros(math.prod(shape), node.dtype)
+            result[_index(places, node.forms, arg.ndim)] = arg
+            return result.reshape(shape)
         case Accumulate():
             return _accumulate(node, values)
     raise AssertionError(f"{type(node).__name__} in a closed graph")
 
 
-def _index(array: np.ndarray, node: Index) -> np.ndarray:
+def _index(array: np.ndarray, forms: Sequence[Any], ndim: int) -> np.ndarray:
     keys: list[slice | int] = []
     kept: list[int] = []
-    for form in node.forms:
+    for form in forms:
         match form:
             case Axis():
                 keys.append(slice(form.start, form.stop, form.step))
@@ -114,7 +126,7 @@ def _index(array: np.ndarray, node: Index) -> np.ndarray:
             picked = np.diagonal(picked, axis1=one, axis2=two)
             kept = [a for d, a in enumerate(kept) if d not in (one, two)] + [axis]
     order = sorted(range(len(kept)), key=kept.__getitem__)
-    missing = [a for a in range(node.ndim) if a not in kept]
+    missing = [a for a in range(ndim) if a not in kept]
     return np.expand_dims(picked.transpose(order), missing)
 
 

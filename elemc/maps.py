@@ -24,6 +24,7 @@ from .graph import (
     Captured,
     Cast,
     Const,
+    Exactly,
     ExpandTo,
     Graph,
     Index,
@@ -32,7 +33,9 @@ from .graph import (
     Node,
     Only,
     Pick,
+    Scatter,
     Size,
+    SumTo,
     make,
     source_of,
 )
@@ -131,9 +134,23 @@ def _node_extents(node: Node, extents: Extents) -> tuple[int, ...]:
         case ExpandTo():
             like = of[node.like]
             for a, b in zip(of[node.arg], like, strict=False):
+                if a not in (b, 0) or (a != b and isinstance(node, Exactly)):
+                    extents.add(("fit", a, b), node)
+                if a != b and isinstance(node, Exactly):
+                    extents.add(("fit", b, a), node)
+            return like
+        case SumTo():
+            for a, b in zip(of[node.like], of[node.arg], strict=True):
                 if a not in (b, 0):
                     extents.add(("fit", a, b), node)
-            return like
+            return of[node.like]
+        case Scatter():
+            read = _index_extents(make(Index, node.like, node.forms, node.arg.ndim), extents)
+            for a, b in zip(of[node.arg], read, strict=True):
+                if a != b:
+                    extents.add(("fit", a, b), node)
+                    extents.add(("fit", b, a), node)
+            return of[node.like]
         case Index():
             return _index_extents(node, extents)
     raise AssertionError(f"{type(node).__name__} in a closed graph")

@@ -139,7 +139,8 @@ class _Printer:
             case FoldIndex():
                 return f"index({', '.join(value.over)})"
             case Load():
-                return self.access(value.operand, value.access)
+                text = self.access(value.operand, value.access)
+                return text if value.guard is None else f"({texts[value.guard]} and {text})"
             case Literal():
                 return repr(value.value.item())
             case Extent():

@@ -63,6 +63,34 @@ class Node:
         object.__setattr__(self, "_dtype", dtype)
 
 
+class Ranked(Node):
+    """A node whose rank follows from its children."""
+
+    __slots__ = ()
+
+    @property
+    def ndim(self) -> int:  # type: ignore[override]
+        """The rank."""
+        return self._ndim
+
+
+class Typed(Node):
+    """A node whose dtype follows from its children."""
+
+    __slots__ = ()
+
+    @property
+    def dtype(self) -> np.dtype | None:  # type: ignore[override]
+        """The dtype, None while it is unknown."""
+        return self._dtype
+
+
+class Derived(Ranked, Typed):
+    """A node whose rank and dtype follow from its children."""
+
+    __slots__ = ()
+
+
 def make(cls: type[N], *args: Any) -> N:
     """The one node of class `cls` with these fields."""
     key = (cls, *args)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .dtypes import CTYPES, ctype
+from .dtypes import CTYPES, ctype, dtype_of
 from .errors import ArgumentError
 from .mathlib import COMPLEX, FUNCTIONS, SIMD
 from .ops_base import ALL_NAN, CALL, TABLE, CCode, ScalarOp, code_of, is_helper
@@ -41,6 +41,11 @@ def _place(index: Any, missing: Any) -> Any:
 # Where something is, and whether it is missing, which is an error.
 PLACE = ScalarOp("place", 2, _place, {"*": "{0}"}, 14, notation="{0}", raises=ALL_NAN,
                  like=lambda index, missing: ((index, missing), index))
+
+
+# What gradients take for a constant.
+STOP = ScalarOp("stop_gradient", 1, np.positive, {"*": "{0}"}, 14, notation="stop_gradient({0})",
+                like=lambda dtype: ((dtype_of(dtype),), dtype_of(dtype)))
 
 
 def cast_code(src: np.dtype, dst: np.dtype) -> CCode:

@@ -2,72 +2,122 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
 from . import accumulators_docs, ops_docs
-from .array import CONVERTING, Array, accumulate, apply
+from .array import Array, accumulate, apply, as_node
 from .constructors import (
     astype,
-    clip,
     diagonal,
     expand_dims,
     flip,
     full_like,
     moveaxis,
     ones_like,
-    where,
     zeros_like,
 )
-from .dtypes import PYTHON_NUMBERS
-from .errors import ArgumentError, UnsupportedError
-from .indexing import axes_of
-from .linear import dot, einsum, inner, matmul, outer, tensordot, vdot, vecdot
+from .dtypes import PYTHON_NUMBERS, dtype_of
+from .errors import ArgumentError, DtypeError, UnsupportedError
+from .graph_promotion import promotion_types
+from .linear import dot, einsum, inner, matmul, outer, tensordot, vdot
 from .ops import OPS, UFUNCS
+from .protocol_numpy import (
+    FUNCTIONS,
+    atleast,
+    fold_of,
+    is_complex,
+    isclose,
+    norm,
+    spread_of,
+    symbolic,
+    trace,
+    triangle_of,
+)
+
+OUTPUTS = "several outputs of one function, written into slices with out="
+SLICES = "slices with constant bounds, x[:k] and x[k:]"
+TOTALS = "accumulate gives totals; running sums are not there"
+TOTAL_PRODUCTS = "accumulate gives totals; running products are not there"
+MASK = "where with a mask"
+MEMBERS = "any(x[..., None] == values, axis=-1)"
+ORDERED = "max and min; sort the arrays outside"
+CENTRED = "d = x - mean(x, axis=1, keepdims=True) and d @ d.T / (n - 1)"
 
 INSTEAD = {
+    # shapes
     "reshape": "x[:, None] adds axes of size 1, transpose permutes; reshape the arrays outside",
     "ravel": "accumulate over all axes with axis=None; reshape the arrays outside",
     "flatten": "accumulate over all axes with axis=None; reshape the arrays outside",
-    "concatenate": "several outputs of one function, written into slices with out=",
-    "stack": "several outputs of one function, written into slices with out=",
+    "resize": "slices and broadcasting; reshape the arrays outside",
+    "rot90": "flip(swapaxes(x, 0, 1), 0)",
+    "broadcast_to": "broadcasting in an operation, np.broadcast_to(x, y.shape), or "
+                    "elemc.expand_to(x, like)",
+    "broadcast_arrays": "broadcasting in an operation, or elemc.expand_to(x, like)",
+    "atleast_2d": "x[None]",
+    "meshgrid": "x[:, None] and y[None, :], which broadcast",
+    "repeat": "broadcasting: x[:, None]",
+    "tile": "broadcasting: x[None]",
+    "kron": "x[:, None, :, None] * y[None, :, None, :]; reshape the result outside",
+    # joining and cutting
+    **dict.fromkeys("concatenate stack hstack vstack dstack column_stack block append insert "
+                    "concat".split(), OUTPUTS),
+    **dict.fromkeys("split array_split hsplit vsplit dsplit unstack delete".split(), SLICES),
+    "roll": "slices with constant bounds",
+    "pad": "out= a slice of a larger array",
+    # picking and placing
     "take": "slices with constant bounds, or where with a mask",
-    "put": "where with a mask",
-    "compress": "where with a mask, or accumulate with where=",
     "choose": "nested where",
+    "piecewise": "nested where",
     "select": "nested where",
-    "sort": "max and min; sort the arrays outside",
+    **dict.fromkeys("put place putmask copyto compress extract fill_diagonal".split(), MASK),
+    "nonzero": "count_nonzero, or accumulate with where=",
+    "argwhere": "argmax, count_nonzero, or accumulate with where=",
+    "diag": "np.diagonal(x) of a matrix, or where(i[:, None] == i, v, 0) with "
+            "i = elemc.arange(x.shape[0])",
+    "tri": "tril(ones_like(x))",
+    # sorted values and sets
+    "sort": ORDERED, "percentile": ORDERED, "quantile": ORDERED,
     "argsort": "argmax and argmin; sort the arrays outside",
     "partition": "max and min; partition the arrays outside",
     "median": "mean, or an Accumulator of your own",
-    "cumsum": "accumulate gives totals; running sums are not there",
-    "cumprod": "accumulate gives totals; running products are not there",
-    "diff": "x[1:] - x[:-1]",
-    "roll": "slices with constant bounds",
-    "pad": "out= a slice of a larger array",
-    "repeat": "broadcasting: x[:, None]",
-    "tile": "broadcasting: x[None]",
-    "broadcast_to": "broadcasting in an operation, or elemc.expand_to(x, like)",
-    "nonzero": "count_nonzero, or accumulate with where=",
-    "tolist": "call the compiled function, then .tolist() of its result",
-    "item": "call the compiled function, then .item() of its result",
+    "searchsorted": "sum(edges < x[..., None], axis=-1)",
+    "digitize": "sum(edges <= x[..., None], axis=-1)",
     "histogram": "sums of comparisons",
+    "bincount": "sum(x == i[:, None], axis=-1), with i an array of the values",
+    "isin": MEMBERS, "in1d": MEMBERS,
+    "unique": "count_nonzero of comparisons, or call it outside on the result",
+    # differences, windows and running totals
+    "diff": "x[1:] - x[:-1]",
+    "gradient": "(x[2:] - x[:-2]) / 2, the inner points, and diff at the ends",
+    "interp": "where and arithmetic",
+    "convolve": "a sum of slices, w[0] * x[2:] + w[1] * x[1:-1] + w[2] * x[:-2]",
+    "correlate": "a sum of slices, w[0] * x[:-2] + w[1] * x[1:-1] + w[2] * x[2:]",
+    "cumsum": TOTALS, "cumulative_sum": TOTALS, "nancumsum": TOTALS,
+    "cumprod": TOTAL_PRODUCTS, "cumulative_prod": TOTAL_PRODUCTS,
+    # statistics and products
     "average": "(x * w).sum() / w.sum()",
+    "cov": CENTRED,
+    "corrcoef": CENTRED + ", divided by the square roots of its diagonal",
+    "cross": "x[1] * y[2] - x[2] * y[1] and its like, one output each",
     "linalg": "dot, einsum and norm are there; call numpy.linalg outside",
     "fft": "call numpy.fft outside",
+    # single elements
+    "modf": "x - trunc(x) and trunc(x)",
+    "frexp": "ldexp, log2 and floor: the exponent is about floor(log2(abs(x))) + 1",
     "nan_to_num": "where(isnan(x), 0, x)",
     "array_equal": "all(x == y)",
+    # dtypes, memory and Python
     "result_type": "x.dtype, or astype",
-    "zeros": "zeros_like(x)",
-    "argwhere": "argmax, count_nonzero, or accumulate with where=",
     "view": "astype converts values; view the arrays outside",
+    "zeros": "zeros_like(x)",
     "fill": "elemc.full_like(x, value)",
-    "cumulative_sum": "accumulate gives totals; running sums are not there",
-    "atleast_2d": "x[None]",
-    "interp": "where and arithmetic",
+    "tolist": "call the compiled function, then .tolist() of its result",
+    "item": "call the compiled function, then .item() of its result",
 }
 
 
@@ -78,7 +128,7 @@ class MissingError(UnsupportedError, AttributeError):
 def unsupported(function: str, name: str | None = None) -> NoReturn:
     """Raise the error of a function that elemc has not; it names the nearest thing that works."""
     parts = (name or function).split(".")
-    nearest = next((INSTEAD[p] for p in parts if p in INSTEAD),
+    nearest = next((INSTEAD[p] for p in reversed(parts) if p in INSTEAD),
                    "the elementwise functions and accumulations in elemc's table; call it outside")
     raise MissingError(f"elemc has no {function}. The nearest thing: {nearest}.")
 
@@ -86,34 +136,107 @@ def unsupported(function: str, name: str | None = None) -> NoReturn:
 REDUCE: dict[Any, str] = {
     np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min", np.fmax: "fmax",
     np.fmin: "fmin", np.logical_or: "any", np.logical_and: "all", np.logaddexp: "logsumexp"}
+REDUCE_BOOLS: dict[Any, str] = {np.bitwise_or: "any", np.bitwise_and: "all"}
+IDENTITIES = {np.bitwise_or: ("|", 0), np.bitwise_xor: ("^", 0), np.bitwise_and: ("&", -1)}
+
+# SciPy's ufuncs by name.  A ufunc does not tell its module, so no other name is trusted: a
+# `gelu` or a `sinc` of the user's own need not be elemc's.
+SPECIAL = {name: name for name in (
+    "cbrt erf erfc erfinv exp2 expm1 gamma log1p logit round xlog1py xlogy").split()}
+SPECIAL |= {"expit": "sigmoid", "gammaln": "lgamma", "psi": "digamma"}
+
+# Keywords of ufuncs that change nothing.
+DEFAULTS = {"casting": "same_kind", "where": True, "order": "K", "subok": True}
 
 
 def ufunc(fn: np.ufunc, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`np.exp(x)`, `np.add.reduce(x, axis=0)` and the like."""
-    name = f"np.{fn.__name__}"
-    if method == "reduce" and fn in REDUCE:
-        if kwargs.pop("out", None) is not None:
-            raise UnsupportedError(f"{name}.reduce of a symbolic array has no out=")
-        kwargs.setdefault("axis", args[1] if len(args) > 1 else 0)
-        return accumulate(REDUCE[fn], args[0], **kwargs)
-    if method != "__call__":
-        nearest = {"outer": f"{name}(x[:, None], y)", "reduce": f"{name}(...)",
-                   "accumulate": f"elemc.{REDUCE.get(fn, 'accumulate')} gives the total"}
-        raise UnsupportedError(f"elemc has no {name}.{method}. The nearest thing: "
-                               f"{nearest.get(method, 'elemc.where and accumulations')}.")
-    dtype = kwargs.pop("dtype", None)
-    if kwargs:
-        raise UnsupportedError(f"{name} of a symbolic array has no {', '.join(kwargs)}=: pass out= "
-                               "and where= to the compiled function")
-    if dtype is not None:
-        args = tuple(astype(a, dtype) for a in args)
-    if fn in PRODUCTS:
-        return PRODUCTS[fn](*args)
-    if fn is np.divmod:
-        return apply("floor_divide", *args), apply("remainder", *args)
-    if fn not in UFUNCS:
-        unsupported(name, fn.__name__)
-    return apply(UFUNCS[fn], *args)
+    name = _spelled(fn)
+    if method == "reduce":
+        return _reduced(fn, name, args, kwargs)
+    compute = _computes(fn, name)
+    if method == "outer":
+        args = _crossed(*args)
+    elif method != "__call__":
+        nearest = "elemc.where and accumulations" if method != "accumulate" else (
+            f"elemc.{REDUCE.get(fn, 'accumulate')} gives the total")
+        raise UnsupportedError(f"elemc has no {name}.{method}. The nearest thing: {nearest}.")
+    options = {k: v for k, v in kwargs.items()
+               if not isinstance(v, (str, bool)) or DEFAULTS.get(k) != v}
+    dtype = options.pop("dtype", None)
+    axis = {"axis": options.pop("axis")} if fn is np.vecdot and "axis" in options else {}
+    if options:
+        nearest = "pass out= and where= to the compiled function" if {"out", "where"} & {
+            *options} else "dtype= chooses dtypes by casting='same_kind', astype by any"
+        raise UnsupportedError(f"{name} of a symbolic array has no {', '.join(options)}= but "
+                               f"NumPy's default: {nearest}")
+    if dtype is not None or fn not in UFUNCS and fn not in FUNCTIONS:
+        args = _converted(fn, name, args, dtype)
+    return compute(*args, **axis)
+
+
+def _spelled(fn: np.ufunc) -> str:
+    """How messages name a ufunc, which does not tell its module."""
+    numpys = getattr(np, fn.__name__, None) is fn
+    return f"np.{fn.__name__}" if numpys else f"the ufunc {fn.__name__}"
+
+
+def _computes(fn: np.ufunc, name: str) -> Callable[..., Any]:
+    """What computes `fn` of symbolic arrays."""
+    if fn in FUNCTIONS:
+        return FUNCTIONS[fn]
+    row = UFUNCS.get(fn)
+    numpys = name.startswith("np.")
+    if row is None and not numpys and fn.__name__ in SPECIAL:
+        row = OPS[SPECIAL[fn.__name__]]
+    if row is None or (row.nin, 1) != (fn.nin, fn.nout):
+        unsupported(name if numpys else f"counterpart of {name}", fn.__name__)
+    return functools.partial(apply, row)
+
+
+def _converted(fn: np.ufunc, name: str, args: Sequence[Any], dtype: Any) -> tuple[Any, ...]:
+    """The operands in the dtypes of NumPy's loop; Python's numbers are left to give way."""
+    nodes = [as_node(a) for a in args]
+    kinds = promotion_types(fn.__name__, nodes, [n.dtype for n in nodes])
+    given = "" if dtype is None else f" and dtype={dtype_of(dtype)}"
+    if any(k is None for k in kinds):  # of float64, `== None` holds
+        raise DtypeError(f"{name}: which loop computes it depends on the dtypes of its operands"
+                         f"{given}, and one is not known yet: declare it, or use astype first")
+    fixed = (None,) * fn.nin + (None if dtype is None else dtype_of(dtype),) * fn.nout
+    try:
+        loop = fn.resolve_dtypes((*kinds, *(None,) * fn.nout), signature=fixed)
+    except TypeError:
+        names = ", ".join(k.__name__ if isinstance(k, type) else str(k) for k in kinds)
+        raise DtypeError(f"{name} does not exist for operands of dtype {names}{given} (operands "
+                         "convert by casting='same_kind'; astype converts any)") from None
+    return tuple(a if isinstance(k, type) or k == d else Array(n).astype(d)
+                 for a, n, k, d in zip(args, nodes, kinds, loop, strict=False))
+
+
+def _reduced(fn: np.ufunc, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`np.add.reduce(x, axis=0)` and the like."""
+    x = args[0]
+    bools = fn in REDUCE_BOOLS and x.dtype == np.bool_ and kwargs.get("dtype") is None
+    acc = REDUCE_BOOLS[fn] if bools else REDUCE.get(fn)
+    if acc is None and fn in IDENTITIES:
+        sign, start = IDENTITIES[fn]
+        raise UnsupportedError(
+            f"elemc has no {name}.reduce of {x.dtype or 'any dtype'}. The nearest thing: "
+            f"elemc.accumulate(elemc.Accumulator('bits', identity={start}, combine=lambda a, v: "
+            f"a {sign} v, merge=lambda a, b: a {sign} b), x, axis=0); of bools any and all.")
+    if acc is None:
+        raise UnsupportedError(f"elemc has no {name}.reduce. The nearest thing: {name}(...), "
+                               "elemc's accumulations, or an elemc.Accumulator of your own.")
+    if kwargs.pop("out", None) is not None:
+        raise UnsupportedError(f"{name}.reduce of a symbolic array has no out=")
+    kwargs.setdefault("axis", 0)
+    return accumulate(acc, x, **kwargs)
+
+
+def _crossed(x: Any, y: Any) -> tuple[Array, Array]:
+    """The operands of `ufunc.outer`, whose Python numbers do not give way."""
+    a, b = (symbolic(v if isinstance(v, Array) else np.asarray(v)[()]) for v in (x, y))
+    return a[(..., *[None] * b.ndim)], b[(*[None] * a.ndim, ...)]
 
 
 def function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -124,6 +247,10 @@ def function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
     if kwargs.get("out") is not None:
         raise UnsupportedError(f"{name} of a symbolic array has no out=: pass it to the compiled "
                                "function")
+    lists = () if fn in LISTS else (a for a in args if isinstance(a, list))
+    if any(isinstance(value, Array) for a in lists for value in a):
+        raise UnsupportedError(f"{name} of a list of symbolic arrays: elemc stacks no arrays. The "
+                               "nearest thing: one call for each, as several outputs")
     kwargs.pop("out", None)
     plain = {k: v for k, v in kwargs.items() if v is not np._NoValue}
     own = FUNCTIONS[fn]
@@ -134,94 +261,51 @@ def function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
     return own(*args, **plain)
 
 
-def _fold(acc: str) -> Callable[..., Any]:
-    """A NumPy reduction; positions are NumPy's."""
-
-    def fold(a: Any, axis: Any = None, *, dtype: Any = None, keepdims: bool = False,
-             initial: Any = None, where: Any = None, **options: Any) -> Any:
-        return accumulate(acc, a, axis, keepdims, dtype, initial, where, **options)
-
-    def converting(a: Any, axis: Any = None, dtype: Any = None, **options: Any) -> Any:
-        return fold(a, axis, dtype=dtype, **options)
-
-    return converting if acc.removeprefix("nan") in CONVERTING else fold
-
-
-def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    axes = axes_of(axis, x.ndim)
-    if len(axes) > 1 and ord is not None:
-        unsupported("np.linalg.norm of a matrix with ord=", "linalg")
-    return accumulate("norm", x, axes, keepdims, ord=2 if ord is None else ord)
-
-
-def _vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    return accumulate("norm", x, axis, keepdims, ord=ord)
-
-
-def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
-    return clip(a, a_min if min is None else min, a_max if max is None else max)
-
-
-def _angle(z: Any, deg: bool = False) -> Any:
-    turn = apply("angle", z)
-    return apply("rad2deg", turn) if deg else turn
-
-
-def _isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08,
-             equal_nan: bool = False) -> Any:
-    near = (abs(a - b) <= atol + rtol * abs(b)) & np.isfinite(b) | (a == b)
-    return near | (np.isnan(a) & np.isnan(b)) if equal_nan else near
-
-
-def _einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> Any:
-    return einsum(subscripts, *operands)
-
-
-def _round(a: Any, decimals: int = 0) -> Any:
-    return a.round(decimals)
-
-
-def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
-    return accumulate("sum", diagonal(a, offset, axis1, axis2), -1, dtype=dtype)
-
-
-def _size(a: Any, axis: int | None = None) -> Any:
-    return a.size if axis is None else a.shape[axis]
-
-
-def _identity(a: Any, order: str = "K", subok: bool = False) -> Any:
-    return a
-
-
-FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    getattr(np, name): _fold({"amax": "max", "amin": "min"}.get(name, name))
-    for name in ("sum prod max min amax amin any all mean var std argmax argmin count_nonzero "
-                 "nansum nanprod nanmax nanmin nanmean nanvar nanstd nanargmax nanargmin ptp"
-                 ).split()}
-FUNCTIONS |= {
-    np.where: where, np.clip: _clip, np.transpose: lambda a, axes=None: a.transpose(axes),
+FUNCTIONS.update({
+    getattr(np, name): fold_of({"amax": "max", "amin": "min"}.get(name, name))
+    for name in ("sum prod max min amax amin any all mean argmax argmin count_nonzero nansum "
+                 "nanprod nanmax nanmin nanmean nanvar nanstd nanargmax nanargmin ptp").split()})
+FUNCTIONS.update({
+    # spreads, products, norms
+    np.dot: dot, np.inner: inner, np.outer: outer, np.linalg.outer: outer, np.vdot: vdot,
+    np.matmul: matmul, np.linalg.matmul: matmul,
+    np.einsum: lambda subscripts, *operands, optimize=False: einsum(subscripts, *operands),
+    np.tensordot: tensordot, np.linalg.tensordot: tensordot,
+    np.var: spread_of("var"), np.std: spread_of("std"),
+    np.linalg.vector_norm: lambda x, *, axis=None, keepdims=False, ord=2: accumulate(
+        "norm", x, axis, keepdims, ord=ord),
+    np.linalg.matrix_norm: lambda x, *, keepdims=False, ord="fro": norm(x, ord, (-2, -1), keepdims),
+    np.linalg.trace: lambda x, *, offset=0, dtype=None: trace(x, offset, -2, -1, dtype),
+    # shapes
+    np.shape: lambda a: a.shape, np.ndim: lambda a: a.ndim,
+    np.size: lambda a, axis=None: a.size if axis is None else a.shape[axis],
+    np.transpose: lambda a, axes=None: a.transpose(axes),
     np.swapaxes: lambda a, axis1, axis2: a.swapaxes(axis1, axis2), np.moveaxis: moveaxis,
     np.matrix_transpose: lambda x: x.mT, np.linalg.matrix_transpose: lambda x: x.mT,
     np.expand_dims: lambda a, axis: expand_dims(a, axis),
     np.squeeze: lambda a, axis=None: a.squeeze(axis),
+    np.atleast_1d: atleast(1), np.atleast_2d: atleast(2), np.atleast_3d: atleast(3),
     np.flip: lambda m, axis=None: flip(m, axis), np.fliplr: lambda m: flip(m, 1),
-    np.flipud: lambda m: flip(m, 0), np.copy: _identity,
+    np.flipud: lambda m: flip(m, 0), np.diagonal: diagonal,
+    np.linalg.diagonal: lambda x, *, offset=0: diagonal(x, offset, -2, -1),
+    np.tril: triangle_of("np.tril", upper=False), np.triu: triangle_of("np.triu", upper=True),
+    # constants and dtypes
     np.zeros_like: lambda a, dtype=None: zeros_like(a, dtype),
+    np.empty_like: lambda prototype, dtype=None: zeros_like(prototype, dtype),
     np.ones_like: lambda a, dtype=None: ones_like(a, dtype),
     np.full_like: lambda a, fill_value, dtype=None: full_like(a, fill_value, dtype),
     np.astype: lambda x, dtype, *, copy=True: astype(x, dtype),
-    np.round: _round, np.around: _round, np.fix: lambda x: apply("trunc", x),
-    np.real: lambda val: val.real, np.imag: lambda val: val.imag, np.angle: _angle,
-    np.sinc: lambda x: apply("sinc", x), np.isneginf: lambda x: x == -np.inf,
-    np.isposinf: lambda x: x == np.inf, np.isclose: _isclose,
-    np.allclose: lambda *args, **tolerances: np.all(_isclose(*args, **tolerances)),
+    np.copy: lambda a, order="K", subok=False: a, np.isrealobj: lambda x: not is_complex(x),
+    # elements
+    np.divmod: lambda x1, x2: (apply("floor_divide", x1, x2), apply("remainder", x1, x2)),
+    np.fix: lambda x: apply("trunc", x), np.sinc: lambda x: apply("sinc", x),
+    np.real: lambda val: val.real, np.imag: lambda val: val.imag,
+    np.angle: lambda z, deg=False: np.degrees(apply("angle", z)) if deg else apply("angle", z),
     np.isreal: lambda x: x.imag == 0, np.iscomplex: lambda x: x.imag != 0,
-    np.shape: lambda a: a.shape, np.ndim: lambda a: a.ndim, np.size: _size,
-    np.diagonal: diagonal, np.trace: _trace,
-    np.dot: dot, np.inner: inner, np.outer: outer, np.vdot: vdot, np.einsum: _einsum,
-    np.tensordot: tensordot, np.linalg.norm: _norm, np.linalg.vector_norm: _vector_norm,
-}
-PRODUCTS = {np.matmul: matmul, np.vecdot: vecdot}
+    np.isneginf: lambda x: x == -np.inf, np.isposinf: lambda x: x == np.inf,
+    np.allclose: lambda *args, **tolerances: np.all(isclose(*args, **tolerances)),
+})
+LISTS = (np.select, np.polyval, np.broadcast_to)  # those that take lists of arrays
 
 
 def public(name: str) -> Callable[..., Any]:
@@ -259,7 +343,7 @@ FLOOR_DIVIDE, REMAINDER = public("floor_divide"), public("remainder")
 
 def fold_function(name: str) -> Callable[..., Any]:
     """The function `elemc.NAME` of one row of the table of accumulators."""
-    fold = _fold(name)
+    fold = fold_of(name)
     fold.__name__ = fold.__qualname__ = name
     fold.__doc__ = accumulators_docs.docstring(name)
     return fold
@@ -278,7 +362,7 @@ def _install() -> None:
         "__array_ufunc__": lambda self, fn, method, *args, **kw: ufunc(fn, method, args, kw),
         "__array_function__": lambda self, fn, types, args, kw: function(fn, args, kw),
         "__matmul__": matmul, "__rmatmul__": lambda self, other: matmul(other, self),
-        "__getattr__": _attribute, "dot": dot, "diagonal": diagonal, "trace": _trace,
+        "__getattr__": _attribute, "dot": dot, "diagonal": diagonal, "trace": trace,
     }
     for name, member in members.items():
         setattr(Array, name, member)

@@ -99,7 +99,15 @@ def _power(node: Apply) -> Node | None:
     return None
 
 
+def _where(node: Apply) -> Node | None:
+    """Know which side of a constant condition is taken."""
+    condition, x, y = node.args
+    return (x if condition.value else y) if isinstance(condition, Const) else None
+
+
 RULES: dict[str, Callable[[Apply], Node | None]] = {
+    "stop_gradient": lambda node: node.args[0],
+    "where": _where,
     "multiply": _multiply,
     "divide": _divide,
     "add": _add,

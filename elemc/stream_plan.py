@@ -34,6 +34,8 @@ from .graph import (
     Index,
     Input,
     Node,
+    Scatter,
+    SumTo,
 )
 
 SLAB = 2**20  # bytes: the least --block, what a good plan needs, and about what a chunk takes
@@ -307,6 +309,8 @@ class Planner:
     def reads(self, node: Node, place: Place) -> list[tuple[Node, Place]]:
         """How the children of `node` are read when it is sliced along `place`."""
         match node:
+            case SumTo() | Scatter():
+                raise Impossible(f"{formula(node)} is a gradient of stretching or indexing")
             case Apply():
                 return [(arg, self.fit(arg, place)) for arg in node.args]
             case Cast():

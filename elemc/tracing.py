@@ -212,7 +212,7 @@ class TracedFunction:
             if error.args and not str(error.args[0]).startswith(f"{self.name}: "):
                 error.args = (f"{self.name}: {error.args[0]}", *error.args[1:])
             raise
-        leaves, structure = _flatten(result, self.name)
+        leaves, structure = flatten(result, self.name)
         graph = Graph(tuple(i.node for i in inputs), tuple(leaves))  # type: ignore[misc]
         return make_function(graph, self.order, ("broadcast",) * len(leaves), structure is None,
                              self.name, self.__doc__, structure, *self._opts)
@@ -287,7 +287,7 @@ class Structure:
         return self.kind(values) if self.names is None else self.kind(*values)
 
 
-def _flatten(result: Any, name: str) -> tuple[list[Any], Structure | None]:
+def flatten(result: Any, name: str) -> tuple[list[Any], Structure | None]:
     """The nodes of a function's result, and how they are handed back; None: a single one."""
     if result is None:
         raise TraceError(f"{name} returns nothing, or None among its results")
@@ -296,7 +296,7 @@ def _flatten(result: Any, name: str) -> tuple[list[Any], Structure | None]:
     kind, names, values = type(result), getattr(result, "_fields", None), tuple(result)
     if isinstance(result, dict):
         kind, names, values = dict, values, tuple(result.values())
-    inner = [_flatten(v, name) for v in values]
+    inner = [flatten(v, name) for v in values]
     leaves = [leaf for nodes, _ in inner for leaf in nodes]
     if not leaves:
         raise TraceError(f"{name} returns nothing: its result is {result!r}")

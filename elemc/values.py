@@ -12,7 +12,9 @@ Grammar::
     Value  := Load(operand, access) | Literal(value) | Extent(extents) | Position(affine)
             | Op(op, args) | Convert(arg) | Fold(program, arg, axes, initial, where)
     access := one Affine per dimension of the operand
-    Affine := const + sum(coef * start(extent)) + sum(coef * axis)
+    Affine := const + sum(coef * start(extent)) + sum(coef * axis), guards
+
+A guard is an index that has to be within an axis: elsewhere 0 is loaded.
 """
 
 from __future__ import annotations
@@ -81,16 +83,25 @@ class Operand:
 
 @dataclass(frozen=True)
 class Affine:
-    """An index: a constant, starts of slices, and multiples of loop axes."""
+    """An index: a constant, starts of slices, and multiples of loop axes.
+
+    `guards` are pairs of an index and the extent that it has to be below (and not below 0).
+    """
 
     const: int = 0
     starts: tuple[tuple[int, int], ...] = ()
     terms: tuple[tuple[str, int], ...] = ()
+    guards: tuple[tuple[Affine, int], ...] = ()
 
     def scaled(self, step: int) -> Affine:
         """`step` times this index."""
-        return Affine(self.const * step, tuple((c * step, e) for c, e in self.starts),
-                      tuple((a, c * step) for a, c in self.terms))
+        return replace(self, const=self.const * step,
+                       starts=tuple((c * step, e) for c, e in self.starts),
+                       terms=tuple((a, c * step) for a, c in self.terms))
+
+    def after(self, start: int, sign: int = 1) -> Affine:
+        """The index plus `sign` times the start of the slice `start`."""
+        return replace(self, starts=((sign, start), *self.starts))
 
 
 ZERO = Affine()
@@ -112,10 +123,16 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class Load(Value):
-    """An element of an operand."""
+    """An element of an operand; 0 where there is a `guard` that does not hold."""
 
     operand: int
     access: Access
+    guard: Value | None = None
+
+    @property
+    def args(self) -> tuple[Value, ...]:
+        """The values this one is computed from."""
+        return () if self.guard is None else (self.guard,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,6 +254,8 @@ def over_new(value: Value, new: dict[Value, Value]) -> Value:
     """`value` over the arguments that `new` gives."""
     if isinstance(value, Op):
         return replace(value, operands=tuple(new[a] for a in value.operands))
+    if isinstance(value, Load) and value.guard is not None:
+        return replace(value, guard=new[value.guard])
     if isinstance(value, Convert):
         return replace(value, arg=new[value.arg])
     if isinstance(value, Fold):

@@ -1,0 +1,80 @@
+"""The gradient rules of accumulators.
+
+A rule takes the cotangent of the result and the `Accumulate` node of a closed graph, and gives
+triples of a node, its cotangent, and the mask outside of which that is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .accumulators import ACCUMULATORS
+from .array import Array, accumulate, apply
+from .errors import UnsupportedError
+from .graph import Accumulate, Axis, ExpandTo, Index, Node, make
+
+Parts = list[tuple[Node, Any, Any]]
+
+
+def kept(value: Array, node: Accumulate) -> Array:
+    """A value in the shape of a fold's result, with the folded axes as axes of size 1."""
+    forms = tuple(Axis(a) for a in range(node.arg.ndim) if a not in node.axes)
+    return Array(make(Index, value.node, forms, node.arg.ndim))
+
+
+def stretched(value: Array, node: Accumulate) -> Array:
+    """A value in the shape of a fold's result, over all its elements."""
+    return Array(make(ExpandTo, kept(value, node).node, node.arg))
+
+
+def _cotangents(node: Accumulate, of_arg: Array, of_initial: Array | None) -> Parts:
+    where = None if node.where is None else Array(node.where)
+    parts: Parts = [(node.arg, of_arg.astype(node.arg.dtype), where)]
+    if node.initial is not None and of_initial is not None:
+        parts.append((node.initial, of_initial.astype(node.initial.dtype), None))
+    return parts
+
+
+def _sum(g: Array, node: Accumulate) -> Parts:
+    return _cotangents(node, stretched(g, node), g)
+
+
+def _extremum(g: Array, node: Accumulate) -> Parts:
+    """Elements that equal the extremum share its cotangent; so do NaNs."""
+    x, z = Array(node.arg), kept(Array(node), node).astype(node.arg.dtype)
+    best = (x == z) | (np.isnan(x) & np.isnan(z))
+    where = None if node.where is None else Array(node.where)
+    counted = best if where is None else best & where
+    count = accumulate("sum", counted.astype(np.int64), node.axes)
+    start = None
+    if node.initial is not None:
+        first = Array(node.initial)
+        start = (first == Array(node)) | (np.isnan(first) & np.isnan(Array(node)))
+        count = count + start
+    share = g / count.astype(g.dtype)
+    of_start = None if start is None else apply("where", start, share, 0)
+    of_arg, *rest = _cotangents(node, stretched(share, node), of_start)
+    return [(*of_arg[:2], counted), *rest]
+
+
+FOLD_RULES: dict[str, Callable[[Array, Accumulate], Parts]] = {
+    "sum": _sum, "max": _extremum, "min": _extremum, "fmax": _extremum, "fmin": _extremum,
+}
+
+
+def fold_rule(node: Accumulate) -> Callable[[Array, Accumulate], Parts]:
+    """The gradient rule of a fold.
+
+    Raises
+    ------
+    UnsupportedError
+        If there is none.
+    """
+    own: Any = ACCUMULATORS.get(node.acc.name) is node.acc
+    rule = FOLD_RULES.get(node.acc.name) if own else None
+    if rule is None:
+        raise UnsupportedError(f"accumulator {node.acc.name} has no gradient")
+    return rule

@@ -1,0 +1,243 @@
+"""The gradient rules of scalar operations: one row each, knowing nothing of ranks.
+
+A rule takes the cotangent `g` of the result `z`, `z` itself, and the operands; it gives what each
+operand contributes to its cotangent, or None for nothing.  The convention for complex numbers is
+PyTorch's: a holomorphic f gives g * conj(f'(z)).  At kinks: 0 for abs, relu, sign and hypot(0, 0),
+half for either of two equal arguments of maximum and minimum.
+
+Rules are written so that they neither overflow nor cancel where the gradient itself is finite:
+tanh' is 1 / cosh**2, not 1 - tanh**2, which is 0 from 19 on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .array import Array, apply
+
+Rule = Callable[..., tuple[Any, ...]]
+LN2, LN10, PI = math.log(2), math.log(10), math.pi
+
+
+def _conj(x: Any) -> Any:
+    return np.conjugate(x) if x.dtype.kind == "c" else x
+
+
+def _real(x: Any) -> bool:
+    return bool(x.dtype.kind != "c")
+
+
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    return apply("where", condition, x, y)
+
+
+def _zero_at(pole: Any, value: Any) -> Any:
+    """`value`, but 0 at a pole."""
+    return _where(pole, 0, value)
+
+
+# -- one operand -----------------------------------------------------------------------------------
+
+
+def _sqrt(g: Any, z: Any, x: Any) -> Any:
+    return g / (2 * _conj(z))
+
+
+def _tanh(g: Any, z: Any, x: Any) -> Any:
+    r = _conj(1 / np.cosh(x))
+    return g * r * r
+
+
+def _absolute(g: Any, z: Any, x: Any) -> Any:
+    if _real(x):
+        return g * np.sign(x)
+    return g * _zero_at(z == 0, x / z)
+
+
+def _sign(g: Any, z: Any, x: Any) -> Any:
+    if _real(x):
+        return None
+    return _zero_at(x == 0, (g - z * np.real(_conj(z) * g)) / abs(x))
+
+
+def _arcsinh(g: Any, z: Any, x: Any) -> Any:
+    return g / (np.hypot(x, 1) if _real(x) else _conj(np.sqrt(x * x + 1)))
+
+
+def _angle(g: Any, z: Any, x: Any) -> Any:
+    if _real(x):
+        return None
+    size = abs(x)
+    return 1j * g * _zero_at(size == 0, x / size / size)
+
+
+def _gelu(g: Any, z: Any, x: Any) -> Any:
+    density = np.exp(-0.5 * x * x) * (1 / math.sqrt(2 * PI))
+    half: Any = 0.5
+    return g * (half * apply("erfc", x * -math.sqrt(0.5)) + x * density)
+
+
+def _silu(g: Any, z: Any, x: Any) -> Any:
+    return g * apply("sigmoid", x) * (1 + x * apply("sigmoid", -x))
+
+
+def _sinc(g: Any, z: Any, x: Any) -> Any:
+    """(cos(pi x) - sinc(x)) / x, and near 0 its series."""
+    square: Any = (PI * x) ** 2
+    series: Any = 0.0
+    for k in range(9, 0, -1):
+        series = series * square + (-1) ** k * 2 * k / math.factorial(2 * k + 1)
+    return g * _where(abs(x) < 0.3, series * PI * PI * x, (np.cos(PI * x) - z) / x)
+
+
+UNARY: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "negative": lambda g, z, x: -g,
+    "positive": lambda g, z, x: g,
+    "absolute": _absolute,
+    "fabs": _absolute,
+    "sign": _sign,
+    "reciprocal": lambda g, z, x: -g * _conj(z * z),
+    "square": lambda g, z, x: 2 * g * _conj(x),
+    "sqrt": _sqrt,
+    "cbrt": lambda g, z, x: g / (3 * z * z),
+    "exp": lambda g, z, x: g * _conj(z),
+    "exp2": lambda g, z, x: g * _conj(z) * LN2,
+    "expm1": lambda g, z, x: g * _conj(np.exp(x)),
+    "log": lambda g, z, x: g / _conj(x),
+    "log2": lambda g, z, x: g / (_conj(x) * LN2),
+    "log10": lambda g, z, x: g / (_conj(x) * LN10),
+    "log1p": lambda g, z, x: g / (1 + _conj(x)),
+    "sin": lambda g, z, x: g * _conj(np.cos(x)),
+    "cos": lambda g, z, x: -g * _conj(np.sin(x)),
+    "tan": lambda g, z, x: g * _conj(1 + z * z),
+    "arcsin": lambda g, z, x: g / _conj(np.sqrt((1 - x) * (1 + x))),
+    "arccos": lambda g, z, x: -g / _conj(np.sqrt((1 - x) * (1 + x))),
+    "arctan": lambda g, z, x: g / _conj(1 + x * x),
+    "sinh": lambda g, z, x: g * _conj(np.cosh(x)),
+    "cosh": lambda g, z, x: g * _conj(np.sinh(x)),
+    "tanh": _tanh,
+    "arcsinh": _arcsinh,
+    "arccosh": lambda g, z, x: g / _conj(np.sqrt(x - 1) * np.sqrt(x + 1)),
+    "arctanh": lambda g, z, x: g / _conj((1 - x) * (1 + x)),
+    "deg2rad": lambda g, z, x: g * (PI / 180),
+    "rad2deg": lambda g, z, x: g * (180 / PI),
+    "real": lambda g, z, x: g,
+    "imag": lambda g, z, x: None if _real(x) else 1j * g,
+    "conjugate": lambda g, z, x: _conj(g),
+    "angle": _angle,
+    "erf": lambda g, z, x: g * np.exp(-x * x) * (2 / math.sqrt(PI)),
+    "erfc": lambda g, z, x: g * np.exp(-x * x) * (-2 / math.sqrt(PI)),
+    "erfinv": lambda g, z, x: g * np.exp(z * z) * (math.sqrt(PI) / 2),
+    "gamma": lambda g, z, x: g * z * apply("digamma", x),
+    "lgamma": lambda g, z, x: g * apply("digamma", x),
+    "sigmoid": lambda g, z, x: g * z * apply("sigmoid", -x),
+    "logit": lambda g, z, x: g / (x * (1 - x)),
+    "softplus": lambda g, z, x: g * apply("sigmoid", x),
+    "relu": lambda g, z, x: _where(x > 0, g, 0),
+    "gelu": _gelu,
+    "silu": _silu,
+    "sinc": _sinc,
+}
+
+# -- two operands ----------------------------------------------------------------------------------
+
+
+def _power(g: Any, z: Any, x: Any, y: Any) -> Any:
+    """Of x**0 and 0**y, whose gradients are 0 where the factors are infinite."""
+    by_x = _zero_at(y == 0, g * _conj(y * x ** (y - 1)))
+    flat = (x == 0) & ((y if _real(y) else np.real(y)) >= 0)
+    return by_x, _zero_at(flat, g * _conj(z * np.log(x)))
+
+
+def _arctan2(g: Any, z: Any, y: Any, x: Any) -> Any:
+    size = np.hypot(x, y)
+    return tuple(_zero_at(size == 0, g * (v / size) / size) for v in (x, -y))
+
+
+def _hypot(g: Any, z: Any, x: Any, y: Any) -> Any:
+    return tuple(_zero_at(z == 0, g * (v / z)) for v in (x, y))
+
+
+def _extremum(better: Callable[[Any, Any], Any], skips_nan: bool) -> Rule:
+    """Of maximum and its like: where both are equal, or NaN, they share the cotangent."""
+
+    def rule(g: Any, z: Any, x: Any, y: Any) -> Any:
+        nan_x, nan_y = np.isnan(x), np.isnan(y)
+        equal = (x == y) | (nan_x & nan_y)
+        first, second = (nan_y, nan_x) if skips_nan else (nan_x, nan_y)
+        return (_where(equal, 0.5 * g, _where(better(x, y) | first, g, 0)),
+                _where(equal, 0.5 * g, _where(better(y, x) | second, g, 0)))
+
+    return rule
+
+
+def _logaddexp(scale: float) -> Rule:
+    def rule(g: Any, z: Any, x: Any, y: Any) -> Any:
+        equal = x == y  # infinities have no difference
+        return tuple(g * _where(equal, 0.5, apply("sigmoid", (a - b) * scale))
+                     for a, b in ((x, y), (y, x)))
+
+    return rule
+
+
+def _xlogy(g: Any, z: Any, x: Any, y: Any) -> Any:
+    return _zero_at((x == 0) & (y == 0), g * np.log(y)), _zero_at(x == 0, g * (x / y))
+
+
+def _xlog1py(g: Any, z: Any, x: Any, y: Any) -> Any:
+    return (_zero_at((x == 0) & (y == -1), g * np.log1p(y)),
+            _zero_at(x == 0, g * (x / (1 + y))))
+
+
+BINARY: dict[str, Rule] = {
+    "add": lambda g, z, x, y: (g, g),
+    "subtract": lambda g, z, x, y: (g, -g),
+    "multiply": lambda g, z, x, y: (g * _conj(y), g * _conj(x)),
+    "divide": lambda g, z, x, y: (g / _conj(y), -g * _conj(z / y)),
+    "power": _power,
+    "float_power": _power,
+    "remainder": lambda g, z, x, y: (g, -g * np.floor(x / y)),
+    "fmod": lambda g, z, x, y: (g, -g * np.trunc(x / y)),
+    "arctan2": _arctan2,
+    "hypot": _hypot,
+    "copysign": lambda g, z, x, y: (g * (np.sign(x) * np.copysign(1.0, y)), None),
+    "nextafter": lambda g, z, x, y: (g, None),
+    "ldexp": lambda g, z, x, y: (np.ldexp(g, y), None),
+    "heaviside": lambda g, z, x, y: (None, _where(x == 0, g, 0)),
+    "maximum": _extremum(lambda x, y: x > y, False),
+    "minimum": _extremum(lambda x, y: x < y, False),
+    "fmax": _extremum(lambda x, y: x > y, True),
+    "fmin": _extremum(lambda x, y: x < y, True),
+    "logaddexp": _logaddexp(1.0),
+    "logaddexp2": _logaddexp(LN2),
+    "xlogy": _xlogy,
+    "xlog1py": _xlog1py,
+}
+
+# Constant almost everywhere, or of integers and bools only.
+FLAT = frozenset(
+    "floor_divide floor ceil trunc rint round spacing signbit equal not_equal less less_equal "
+    "greater greater_equal logical_and logical_or logical_xor logical_not bitwise_and bitwise_or "
+    "bitwise_xor invert left_shift right_shift isnan isinf isfinite gcd lcm integral "
+    "stop_gradient".split())
+
+RULES: dict[str, Rule] = {
+    name: (lambda g, z, x, rule=rule: (rule(g, z, x),)) for name, rule in UNARY.items()} | BINARY
+
+
+def rule_of(op: Any) -> Rule | None:
+    """The gradient rule of an operation; None if its gradient is 0 everywhere."""
+    if op.vjp is not None:
+        return lambda g, z, *xs: _listed(op.vjp(g, z, *xs), len(xs))
+    return RULES[op.name] if op.name not in FLAT else None
+
+
+def _listed(result: Any, count: int) -> tuple[Any, ...]:
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,) * count
+
+
+__all__ = ["FLAT", "RULES", "Array", "rule_of"]
