@@ -129,7 +129,7 @@ class _Closing:
                 return make(type(node), align(self.new[node.arg], like.ndim, order), like)
             case SumTo():
                 assert node.dtype is not None
-                program = fold_program(SUM, node.dtype)
+                program = fold_program(_of_bools(SUM) if node.dtype == bool else SUM, node.dtype)
                 return make(SumTo, self.new[node.arg], self.new[node.like], program)
         return node.rebuild(tuple(self.new[c] for c in node.children))
 

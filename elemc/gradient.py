@@ -11,21 +11,22 @@ in the branch not taken is ever multiplied by 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .array import Array, accumulate, apply
 from .errors import ElemcError, UnsupportedError
-from .gradient_folds import fold_rule
+from .gradient_folds import fold_rule, in_dtype
 from .graph import (
     Accumulate,
     Apply,
     Axis,
     Cast,
-    Const,
     ExpandTo,
+    Graph,
     Index,
+    Input,
     Node,
     Scatter,
     SumTo,
@@ -34,6 +35,7 @@ from .graph import (
     source_of,
     toposort,
 )
+from .maps import extents_of
 from .ops import PLACE
 from .rules import rule_of
 
@@ -52,6 +54,11 @@ class Cotangent:
     def masked(self, mask: Array) -> Cotangent:
         """The cotangent where `mask` holds as well."""
         return Cotangent(self.value, mask if self.mask is None else self.mask & mask)
+
+    def summed_to(self, node: Node) -> Cotangent:
+        """The cotangent summed to the shape of `node`; it holds where any summed part does."""
+        return Cotangent(_summed_to(self.whole(), node),
+                         None if self.mask is None else _summed_to(self.mask, node))
 
     def plus(self, other: Cotangent) -> Cotangent:
         """The sum of two cotangents of one node."""
@@ -85,6 +92,8 @@ def pull_back(outputs: Sequence[Node], cotangents: Sequence[Array | None],
     for node in nodes:
         if any(child in leads for child in node.children):
             leads.add(node)
+    ends = tuple(n for n in nodes if isinstance(n, Input))
+    extents = extents_of(Graph(ends, tuple(outputs))).of
     found: dict[Node, Cotangent] = {}
     for output, cotangent in zip(outputs, cotangents, strict=True):
         if cotangent is not None and output in leads:
@@ -92,8 +101,10 @@ def pull_back(outputs: Sequence[Node], cotangents: Sequence[Array | None],
     for node in reversed(nodes):
         if node in found and node in leads:
             try:
-                for child, part in _contributions(node, found[node], leads):
-                    _add(found, child, part)
+                for child, part, shape in _contributions(node, found[node]):
+                    if inexact(child) and child in leads:
+                        same = extents[child] == extents[shape]
+                        _add(found, child, part if same else part.summed_to(child))
             except ElemcError as error:
                 error.locate(source_of(node))
                 raise
@@ -105,70 +116,58 @@ def inexact(node: Node) -> bool:
     return node.dtype is not None and node.dtype.kind in "fc"
 
 
+def _summed_to(value: Array, node: Node) -> Array:
+    """A sum, of bools whether any holds, over what stretching to the shape of `value` added."""
+    if value.ndim == node.ndim:
+        return Array(make(SumTo, value.node, node, None))
+    return accumulate("any" if value.dtype.kind == "b" else "sum", value, None)
+
+
 def _add(found: dict[Node, Cotangent], node: Node, part: Cotangent) -> None:
     found[node] = found[node].plus(part) if node in found else part
 
 
-def _contributions(node: Node, g: Cotangent, leads: set[Node]
-                   ) -> list[tuple[Node, Cotangent]]:
-    """What the cotangent of `node` adds to those of its arguments."""
+def _contributions(node: Node, g: Cotangent) -> Iterator[tuple[Node, Cotangent, Node]]:
+    """What the cotangent of `node` adds to those of its arguments, and whose shape that has.
+
+    It is still to be summed over what stretching to that shape has added.
+    """
     match node:
         case Apply():
-            return _of_apply(node, g, leads)
+            yield from _of_apply(node, g)
         case Cast():
-            return [(node.arg, Cotangent(_in_dtype(g.value, node.arg), g.mask))
-                    ] if inexact(node.arg) else []
+            if inexact(node.arg):
+                yield node.arg, Cotangent(in_dtype(g.value, node.arg), g.mask), node
         case ExpandTo():
-            return [(node.arg, _fitted(g, node.arg))]
+            yield node.arg, g, node
         case SumTo():
-            return [(node.arg, Cotangent(Array(make(ExpandTo, g.whole().node, node.arg))))]
+            whole = Array(make(ExpandTo, g.whole().node, node.arg))
+            yield node.arg, Cotangent(whole), node.arg
         case Index():
-            return [(node.arg, Cotangent(unindexed(g.whole(), node)))]
+            yield node.arg, Cotangent(unindexed(g.whole(), node)), node.arg
         case Scatter():
             back = make(Index, g.whole().node, node.forms, node.arg.ndim)
-            return [(node.arg, Cotangent(Array(back)))]
+            yield node.arg, Cotangent(Array(back)), node.arg
         case Accumulate():
-            parts = fold_rule(node)(g.whole(), node)
-            return [(child, Cotangent(value, mask)) for child, value, mask in parts
-                    if inexact(child)]
-    return []
+            for child, value, mask in fold_rule(node)(g.whole(), node):
+                yield child, Cotangent(value, mask), node.arg if child is node.arg else node
 
 
-def _of_apply(node: Apply, g: Cotangent, leads: set[Node]) -> list[tuple[Node, Cotangent]]:
+def _of_apply(node: Apply, g: Cotangent) -> Iterator[tuple[Node, Cotangent, Node]]:
     if node.op is PLACE or not inexact(node):
-        return []
+        return
     if node.op.name == "where":
         condition: Any = Array(node.args[0])
-        sides = zip(node.args[1:], (condition, ~condition), strict=True)
-        return [(arg, _fitted(g.masked(side), arg)) for arg, side in sides
-                if arg in leads and inexact(arg)]
+        for arg, side in zip(node.args[1:], (condition, ~condition), strict=True):
+            yield arg, g.masked(side), node
+        return
     rule = rule_of(node.op)
     if rule is None:
-        return []
+        return
     parts = rule(g.value, Array(node), *map(Array, node.args))
-    return [(arg, _fitted(Cotangent(_in_dtype(part, arg), g.mask), arg))
-            for arg, part in zip(node.args, parts, strict=True)
-            if part is not None and arg in leads and inexact(arg)]
-
-
-def _in_dtype(value: Any, node: Node) -> Any:
-    """A cotangent in the dtype of its node: of complex ones for real nodes, the real part."""
-    assert node.dtype is not None
-    if value.dtype is not None and value.dtype.kind == "c" and node.dtype.kind != "c":
-        value = value.real
-    return value if value.dtype == node.dtype else value.astype(node.dtype)
-
-
-def _fitted(g: Cotangent, arg: Node) -> Cotangent:
-    """A cotangent in the result's shape, summed to that of an operand."""
-    whole = g.value.node
-    if isinstance(arg, Const) or arg is whole:
-        return g
-    if arg.ndim == 0:
-        return Cotangent(accumulate("sum", g.whole(), None, dtype=arg.dtype)) if whole.ndim else g
-    if isinstance(whole, ExpandTo) and whole.like is arg:
-        return g
-    return Cotangent(Array(make(SumTo, g.whole().node, arg, None)))
+    for arg, part in zip(node.args, parts, strict=True):
+        if part is not None and inexact(arg):
+            yield arg, Cotangent(in_dtype(part, arg), g.mask), node
 
 
 def unindexed(g: Array, node: Index) -> Array:

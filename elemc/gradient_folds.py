@@ -19,6 +19,14 @@ from .graph import Accumulate, Axis, ExpandTo, Index, Node, make
 Parts = list[tuple[Node, Any, Any]]
 
 
+def in_dtype(value: Any, node: Node) -> Any:
+    """A cotangent in the dtype of its node: of complex ones for real nodes, the real part."""
+    assert node.dtype is not None
+    if value.dtype is not None and value.dtype.kind == "c" and node.dtype.kind != "c":
+        value = value.real
+    return value if value.dtype == node.dtype else value.astype(node.dtype)
+
+
 def kept(value: Array, node: Accumulate) -> Array:
     """A value in the shape of a fold's result, with the folded axes as axes of size 1."""
     forms = tuple(Axis(a) for a in range(node.arg.ndim) if a not in node.axes)
@@ -27,14 +35,15 @@ def kept(value: Array, node: Accumulate) -> Array:
 
 def stretched(value: Array, node: Accumulate) -> Array:
     """A value in the shape of a fold's result, over all its elements."""
-    return Array(make(ExpandTo, kept(value, node).node, node.arg))
+    whole = kept(value, node) if value.ndim else value
+    return Array(make(ExpandTo, whole.node, node.arg))
 
 
 def _cotangents(node: Accumulate, of_arg: Array, of_initial: Array | None) -> Parts:
     where = None if node.where is None else Array(node.where)
-    parts: Parts = [(node.arg, of_arg.astype(node.arg.dtype), where)]
+    parts: Parts = [(node.arg, in_dtype(of_arg, node.arg), where)]
     if node.initial is not None and of_initial is not None:
-        parts.append((node.initial, of_initial.astype(node.initial.dtype), None))
+        parts.append((node.initial, in_dtype(of_initial, node.initial), None))
     return parts
 
 

@@ -95,7 +95,8 @@ def _value(node: Node, values: dict[Node, np.ndarray], shape: tuple[int, ...]) -
         case SumTo():
             arg = values[node.arg].astype(node.program.value)
             over = tuple(a for a, n in enumerate(shape) if n == 1)
-            return np.asarray(arg.sum(axis=over, keepdims=True)).astype(node.dtype)
+            fold = np.any if node.dtype == bool else np.sum
+            return np.asarray(fold(arg, axis=over, keepdims=True)).astype(node.dtype)
         case Scatter():
             arg = values[node.arg]
             places = np.arange(math.prod(shape)).reshape(shape)

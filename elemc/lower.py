@@ -151,6 +151,8 @@ class Lowering:
         conditions: list[tuple[Affine, Affine | int]] = []
         for form, at, extent in zip(node.forms, env, self.extents.of[node.like], strict=True):
             if isinstance(form, Pick):
+                if extent in self.ones:
+                    continue  # the only index that there is
                 picked = self.extents.add(("pick", extent, form.index))
                 conditions.append((at or ZERO, Affine(starts=((1, picked),))))
             elif isinstance(form, Axis) and not form.full:
@@ -240,6 +242,10 @@ class Lowering:
             case Cast():
                 return self.convert(args[0], node.dtype)
             case Apply():
+                if node.op.name == "multiply" and node.dtype.kind in "iuf":  # x*1 is x
+                    for one, other in (args, args[::-1]):
+                        if isinstance(one, Literal) and one.value == 1:
+                            return other
                 return self.make(Op, axes, node.dtype, node.op, tuple(args))
             case Scatter():
                 conditions = self.scattered(node, env)[1]

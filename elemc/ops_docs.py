@@ -99,6 +99,7 @@ SUMMARIES = {
     "gamma": "The gamma function, (x - 1)! for integers; NaN at negative integers.",
     "lgamma": "The logarithm of the absolute value of the gamma function.",
     "digamma": "The logarithmic derivative of the gamma function.",
+    "trigamma": "The derivative of the digamma function.",
     "sigmoid": "1 / (1 + exp(-x)), the logistic function.",
     "logit": "log(x / (1 - x)), the inverse of the logistic function.",
     "softplus": "log(1 + exp(x)), without overflow.",

@@ -61,6 +61,22 @@ def _digamma(x: float) -> float:
     return math.log(x) - 0.5 / x - series + shift
 
 
+def _trigamma(x: float) -> float:
+    """Reflection, recurrence to x >= 10, asymptotic series (Abramowitz and Stegun, 6.4)."""
+    if math.isinf(x) or math.isnan(x):
+        return 0.0 if x == math.inf else math.nan
+    if x <= 0:
+        part = x - round(x)  # exact
+        return (math.pi / math.sin(math.pi * part)) ** 2 - _trigamma(1 - x) if part else math.inf
+    shift = 0.0
+    while x < 10:
+        shift, x = shift + 1 / (x * x), x + 1
+    y = 1 / (x * x)
+    series = y * (1 / 6 - y * (1 / 30 - y * (1 / 42 - y * (1 / 30 - y * (
+        5 / 66 - y * (691 / 2730 - y * 7 / 6))))))
+    return (1 + series) / x + y / 2 + shift
+
+
 def _erfinv(x: float) -> float:
     """Winitzki's start, then Newton's method on erf, or on log(erfc) near the ends."""
     if not -1 <= x <= 1:
@@ -85,6 +101,7 @@ erfinv = _elementwise(_erfinv)
 gamma = _elementwise(_gamma)
 lgamma = _elementwise(_lgamma)
 digamma = _elementwise(_digamma)
+trigamma = _elementwise(_trigamma)
 
 
 def sigmoid(x: Any) -> Any:

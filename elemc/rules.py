@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 from .array import Array, apply
+from .errors import UnsupportedError
+from .graph import Const
 
 Rule = Callable[..., tuple[Any, ...]]
 LN2, LN10, PI = math.log(2), math.log(10), math.pi
@@ -134,6 +136,7 @@ UNARY: dict[str, Callable[[Any, Any, Any], Any]] = {
     "erfinv": lambda g, z, x: g * np.exp(z * z) * (math.sqrt(PI) / 2),
     "gamma": lambda g, z, x: g * z * apply("digamma", x),
     "lgamma": lambda g, z, x: g * apply("digamma", x),
+    "digamma": lambda g, z, x: g * apply("trigamma", x),
     "sigmoid": lambda g, z, x: g * z * apply("sigmoid", -x),
     "logit": lambda g, z, x: g / (x * (1 - x)),
     "softplus": lambda g, z, x: g * apply("sigmoid", x),
@@ -162,15 +165,25 @@ def _hypot(g: Any, z: Any, x: Any, y: Any) -> Any:
     return tuple(_zero_at(z == 0, g * (v / z)) for v in (x, y))
 
 
+def _isnan(x: Any) -> Any:
+    """Whether `x` is NaN; None if it never is."""
+    known = isinstance(x.node, Const) and not np.isnan(x.node.value)
+    return None if known else np.isnan(x)
+
+
+def _either(a: Any, b: Any) -> Any:
+    return a if b is None else a | b
+
+
 def _extremum(better: Callable[[Any, Any], Any], skips_nan: bool) -> Rule:
     """Of maximum and its like: where both are equal, or NaN, they share the cotangent."""
 
     def rule(g: Any, z: Any, x: Any, y: Any) -> Any:
-        nan_x, nan_y = np.isnan(x), np.isnan(y)
-        equal = (x == y) | (nan_x & nan_y)
+        nan_x, nan_y = _isnan(x), _isnan(y)
+        equal = _either(x == y, None if nan_x is None or nan_y is None else nan_x & nan_y)
         first, second = (nan_y, nan_x) if skips_nan else (nan_x, nan_y)
-        return (_where(equal, 0.5 * g, _where(better(x, y) | first, g, 0)),
-                _where(equal, 0.5 * g, _where(better(y, x) | second, g, 0)))
+        return (_where(equal, 0.5 * g, _where(_either(better(x, y), first), g, 0)),
+                _where(equal, 0.5 * g, _where(_either(better(y, x), second), g, 0)))
 
     return rule
 
@@ -230,10 +243,18 @@ RULES: dict[str, Rule] = {
 
 
 def rule_of(op: Any) -> Rule | None:
-    """The gradient rule of an operation; None if its gradient is 0 everywhere."""
+    """The gradient rule of an operation; None if its gradient is 0 everywhere.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is smooth, and the rule is missing.
+    """
     if op.vjp is not None:
         return lambda g, z, *xs: _listed(op.vjp(g, z, *xs), len(xs))
-    return RULES[op.name] if op.name not in FLAT else None
+    if op.name not in FLAT and op.name not in RULES:
+        raise UnsupportedError(f"{op.name} has no gradient")
+    return RULES.get(op.name)
 
 
 def _listed(result: Any, count: int) -> tuple[Any, ...]:

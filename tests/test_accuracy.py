@@ -36,7 +36,7 @@ REFERENCES = {
     "arctanh": mp.atanh, "power": mp.power, "float_power": mp.power, "divide": lambda x, y: x / y,
     "reciprocal": lambda x: 1 / x, "angle": lambda x: mp.pi if x < 0 else mp.mpf(0),
     "deg2rad": mp.radians, "rad2deg": mp.degrees, "lgamma": lambda x: mp.log(abs(mp.gamma(x))),
-    "sinc": mp.sincpi, "sigmoid": _sigmoid, "logit": lambda x: mp.log(x / (1 - x)),
+    "trigamma": lambda x: mp.psi(1, x), "sinc": mp.sincpi, "sigmoid": _sigmoid, "logit": lambda x: mp.log(x / (1 - x)),
     "softplus": lambda x: _log_of_sum(x, mp.mpf(0), mp.e), "silu": lambda x: x * _sigmoid(x),
     "gelu": lambda x: x * mp.erfc(-x / mp.sqrt(2)) / 2,
     "logaddexp": lambda x, y: _log_of_sum(x, y, mp.e),
@@ -54,7 +54,7 @@ HARD = {
     "softplus": [(-745, 40), (-104, -85)], "logit": [(0, 1), (0.2, 0.3), (0.49, 0.51), (0.7, 0.8)],
     "sinc": [(-300, 300), (-2, 2)], "xlogy": [(-3, 3), (0.99, 1.01)], "xlog1py": [(-1e-3, 1e-3)],
     "logaddexp": [(-1, 1), (-40, 3), (-800, 800)], "logaddexp2": [(-1.1, -0.9), (-40, 3)],
-    "gamma": [(-170, 171), (-5, 5)], "lgamma": [(-30, 30), (0.9, 2.1)], "digamma": [(-30, 3)],
+    "gamma": [(-170, 171), (-5, 5)], "lgamma": [(-30, 30), (0.9, 2.1)], "digamma": [(-30, 3)], "trigamma": [(-30, 3), (0, 1)],
     "power": [(-9, 9), (0.5, 300)], "float_power": [(-9, 9)], "erfc": [(-6, 27)],
 }  # fmt: skip
 
@@ -98,7 +98,7 @@ def exact_value(name, args):
         return None  # mpmath has no -0
     if name in ("power", "float_power") and abs(args[1] * math.log(abs(args[0]) or 1)) > 2000:
         return None
-    if args[0] < {"gamma": -400, "lgamma": -1e9, "digamma": -1e9}.get(name, -math.inf):
+    if args[0] < {"gamma": -400, "lgamma": -1e9, "digamma": -1e9, "trigamma": -1e9}.get(name, -math.inf):
         return None
     if name == "gamma" and args[0] > 400:
         return None

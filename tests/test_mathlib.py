@@ -25,7 +25,7 @@ DOMAINS = {
     "cosh": WIDE, "tanh": [(-20, 20)], "asinh": [(-3, 3)], "acosh": [(1, 1.1), (1, 50)],
     "atanh": UNIT, "cbrt": WIDE, "erf": [(-1, 1), (-6, 6)], "erfc": [(-6, 6), (0, 27)],
     "gamma": [(-5, 5), (-25, 25), (-180, 172)], "lgamma": [(-5, 5), (0.9, 2.1), *WIDE],
-    "digamma": [(-5, 5), (1.4, 1.5), *WIDE], "erfinv": [(-1, 1), (0.99, 1)],
+    "digamma": [(-5, 5), (1.4, 1.5), *WIDE], "trigamma": [(-5, 5), (0, 1), *WIDE], "erfinv": [(-1, 1), (0.99, 1)],
     "sinc": [(-1, 1), (-5, 5), (-1e4, 1e4)], "pow": [(0, 3), (-30, 30)], "atan2": [(-3, 3)],
     "hypot": [(-3, 3)], "fmod": [(-9, 9)], "nextafter": [(-9, 9)],
 }  # fmt: skip
@@ -39,6 +39,7 @@ REFERENCES = {
     "exp2": lambda x: mp.mpf(2) ** x, "log2": lambda x: mp.log(x, 2),
     "lgamma": lambda x: mp.log(abs(mp.gamma(x))), "sinc": lambda x: mp.sinpi(x) / (mp.pi * x),
     "cbrt": lambda x: mp.sign(x) * mp.cbrt(abs(x)), "pow": mp.power,
+    "trigamma": lambda x: mp.psi(1, x),
     "fmod": lambda x, y: mp.sign(x) * mp.fmod(abs(x), abs(y)),
 }  # fmt: skip
 
@@ -215,6 +216,7 @@ TABLES = {
     "lgamma": [(0.0, inf), (-0.0, inf), (inf, inf), (-inf, inf), (-1.0, inf), (nan, nan),
                (1.0, 0.0), (2.0, 0.0)],
     "digamma": [(0.0, -inf), (-0.0, inf), (inf, inf), (-inf, nan), (-1.0, nan), (nan, nan)],
+    "trigamma": [(0.0, inf), (-0.0, inf), (inf, 0.0), (-inf, nan), (-1.0, inf), (nan, nan)],
     "erfinv": [(0.0, 0.0), (-0.0, -0.0), (1.0, inf), (-1.0, -inf), (1.5, nan), (-inf, nan),
                (nan, nan)],
 }  # fmt: skip
