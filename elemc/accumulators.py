@@ -209,21 +209,22 @@ def _logsumexp(x: Any, fold: Any) -> Any:
     x = x.astype(_inexact(x.dtype))
     top = fold(x, "max", initial=-np.inf)
     # an infinite maximum would make inf - inf
-    top = np.where(np.isfinite(top), top, x.dtype.type(0))
+    top = fold.constant(np.where(np.isfinite(top), top, x.dtype.type(0)))
     return np.log(fold(np.exp(x - top), "sum")) + top
 
 
 def _norm(x: Any, fold: Any, ord: Any = 2) -> Any:
     size = np.absolute(x.astype(_inexact(x.dtype)))
     if ord == 2:
-        return np.sqrt(fold(_abs2(x.astype(_inexact(x.dtype))), "sum"))
+        return fold.root(fold(_abs2(x.astype(_inexact(x.dtype))), "sum"))
     if ord == 1:
         return fold(size, "sum")
     if ord in (np.inf, -np.inf):
         return fold(size, "max", initial=0.0) if ord > 0 else fold(size, "min")
     if ord == 0:
         return fold((size != 0).astype(size.dtype), "sum")
-    return fold(size ** float(ord), "sum") ** (1.0 / float(ord))
+    total = fold(size ** float(ord), "sum")
+    return np.where(total == 0, total if ord > 0 else 1 / total, total ** (1.0 / float(ord)))
 
 
 def _without_nan(fill: Any, then: str) -> Callable[..., Any]:
@@ -265,7 +266,7 @@ def _nanvar(x: Any, fold: Any, ddof: Any = 0, dtype: Any = None) -> Any:
 COMPOSITES = (
     Composite("mean", _mean, ("dtype",)),
     Composite("var", _var, ("ddof", "dtype")),
-    Composite("std", lambda x, fold, **o: np.sqrt(_var(x, fold, **o)), ("ddof", "dtype")),
+    Composite("std", lambda x, fold, **o: fold.root(_var(x, fold, **o)), ("ddof", "dtype")),
     Composite("count_nonzero", lambda x, fold: fold((x != 0).astype(np.int64), "sum")),
     Composite("logsumexp", _logsumexp),
     Composite("norm", _norm, ("ord",)),
@@ -281,7 +282,7 @@ COMPOSITES = (
     Composite("nanargmin", _known_place(np.inf, "argmin")),
     Composite("nanmean", _nanmean, ("dtype",)),
     Composite("nanvar", _nanvar, ("ddof", "dtype")),
-    Composite("nanstd", lambda x, fold, **o: np.sqrt(_nanvar(x, fold, **o)), ("ddof", "dtype")),
+    Composite("nanstd", lambda x, fold, **o: fold.root(_nanvar(x, fold, **o)), ("ddof", "dtype")),
 )
 
 ACCUMULATORS: dict[str, Accumulator | Composite] = {row.name: row for row in (*FOLDS, *COMPOSITES)}

@@ -43,7 +43,7 @@ from .graph import (
 )
 from .graph_promotion import promotion_types
 from .maps import align
-from .ops import PLACE
+from .ops import PLACE, ROOT, STOP
 
 ORDERS = ("c", "f")
 SUM: Any = ACCUMULATORS["sum"]
@@ -221,6 +221,14 @@ class Fold:
     def place(self, index: Array, missing: Array) -> Array:
         """`index`; the call is an error where it is `missing`."""
         return apply(PLACE, index, missing)
+
+    def constant(self, x: Array) -> Array:
+        """`x`, of which gradients know nothing."""
+        return apply(STOP, x)
+
+    def root(self, x: Array) -> Array:
+        """The square root, whose gradient at 0 counts as 0."""
+        return apply(ROOT, x)
 
     def masked(self, mask: Array) -> Fold:
         """The same fold over the elements that `mask` selects as well."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -46,6 +47,10 @@ PLACE = ScalarOp("place", 2, _place, {"*": "{0}"}, 14, notation="{0}", raises=AL
 # What gradients take for a constant.
 STOP = ScalarOp("stop_gradient", 1, np.positive, {"*": "{0}"}, 14, notation="stop_gradient({0})",
                 like=lambda dtype: ((dtype_of(dtype),), dtype_of(dtype)))
+
+
+# The square root of something that is 0 where its own gradient is.
+ROOT = replace(OPS["sqrt"], name="root")
 
 
 def cast_code(src: np.dtype, dst: np.dtype) -> CCode:

@@ -105,6 +105,7 @@ UNARY: dict[str, Callable[[Any, Any, Any], Any]] = {
     "reciprocal": lambda g, z, x: -g * _conj(z * z),
     "square": lambda g, z, x: 2 * g * _conj(x),
     "sqrt": _sqrt,
+    "root": lambda g, z, x: _zero_at(z == 0, g / (2 * z)),
     "cbrt": lambda g, z, x: g / (3 * z * z),
     "exp": lambda g, z, x: g * _conj(z),
     "exp2": lambda g, z, x: g * _conj(z) * LN2,

@@ -107,6 +107,7 @@ def _where(node: Apply) -> Node | None:
 
 RULES: dict[str, Callable[[Apply], Node | None]] = {
     "stop_gradient": lambda node: node.args[0],
+    "root": lambda node: make(Apply, OPS["sqrt"], node.args, node.dtype),
     "where": _where,
     "multiply": _multiply,
     "divide": _divide,

@@ -231,6 +231,12 @@ class RowFold:
             raise ValueError("All-NaN slice encountered")
         return index
 
+    def constant(self, x):
+        return x
+
+    def root(self, x):
+        return Oracle("f").apply("sqrt", x)
+
     def masked(self, mask):
         return RowFold(mask if self.where is None else self.where & mask)
 
