@@ -32,6 +32,7 @@ from .constructors import (
     where,
     zeros_like,
 )
+from .custom import check_vjp, custom_vjp
 from .errors import (
     ArgumentError,
     AxisError,
@@ -66,12 +67,12 @@ __all__ = [
     "Accumulator", "ArgumentError", "Array", "AxisError", "CacheWarning", "CompileError",
     "DomainError", "DtypeError", "ElemcError", "ExpressionError", "FallbackWarning", "Function",
     "ModeError", "ShapeError", "TraceError", "UnsupportedError", "accumulate", "align", "arange",
-    "array", "astype", "clip", "compile", "constant", "diagonal", "divmod", "dot", "einsum",
-    "expand_dims", "expand_to", "flip", "full_like", "function", "get_num_threads", "grad",
-    "inner", "jvp", "length", "matmul", "matrix", "moveaxis", "ones_like", "outer", "scalar",
-    "scalar_op", "set_num_threads", "show_config", "squeeze", "stop_gradient", "swapaxes",
-    "tensor3", "tensor4", "tensordot", "transpose", "value_and_grad", "vdot", "vector", "vjp",
-    "where", "zeros_like",
+    "array", "astype", "check_vjp", "clip", "compile", "constant", "custom_vjp", "diagonal",
+    "divmod", "dot", "einsum", "expand_dims", "expand_to", "flip", "full_like", "function",
+    "get_num_threads", "grad", "inner", "jvp", "length", "matmul", "matrix", "moveaxis",
+    "ones_like", "outer", "scalar", "scalar_op", "set_num_threads", "show_config", "squeeze",
+    "stop_gradient", "swapaxes", "tensor3", "tensor4", "tensordot", "transpose", "value_and_grad",
+    "vdot", "vector", "vjp", "where", "zeros_like",
 ]
 
 # one function per row of the tables: elemc.exp, elemc.erf, elemc.sum, elemc.logsumexp, ...

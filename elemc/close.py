@@ -34,13 +34,13 @@ from .graph import (
     Node,
     Pick,
     Size,
-    SumTo,
     carry_source,
     const,
     make,
     source_of,
     toposort,
 )
+from .graph_gradients import Custom, SumTo
 from .graph_promotion import promotion_types
 from .maps import align
 from .ops import PLACE, ROOT, STOP
@@ -127,6 +127,11 @@ class _Closing:
                 order = node.arg.order if isinstance(node.arg, Align) else self.order
                 like = self.new[node.like]
                 return make(type(node), align(self.new[node.arg], like.ndim, order), like)
+            case Custom(elementwise=True):
+                arg = self.new[node.arg]
+                inputs = tuple(align(self.new[i], arg.ndim, old.order if isinstance(
+                    old := i, Align) else self.order) for i in node.inputs)
+                return make(Custom, arg, inputs, node.rule, True)
             case SumTo():
                 assert node.dtype is not None
                 program = fold_program(_of_bools(SUM) if node.dtype == bool else SUM, node.dtype)

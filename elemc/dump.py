@@ -19,17 +19,15 @@ from .graph import (
     Captured,
     Cast,
     Const,
-    Exactly,
     ExpandTo,
     Graph,
     Index,
     Input,
     Iota,
     Node,
-    Scatter,
     Size,
-    SumTo,
 )
+from .graph_gradients import Custom, Exactly, Scatter, SumTo
 from .maps import Instruction
 from .nest_print import print_kernel
 from .specialize import Given, Signature
@@ -160,6 +158,8 @@ def _node(node: Node, name: Callable[[Node], str]) -> str:
         case ExpandTo() | SumTo():
             word = {Exactly: "exactly", SumTo: "sum_to"}.get(type(node), "expand_to")
             return f"{word}({name(node.arg)}, {name(node.like)})"
+        case Custom():
+            return f"custom({name(node.arg)})"
         case Scatter():
             return formula(node, {node.arg: name(node.arg), node.like: name(node.like)})
         case Accumulate():

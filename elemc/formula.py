@@ -12,7 +12,6 @@ from .graph import (
     Captured,
     Cast,
     Const,
-    Exactly,
     ExpandTo,
     Graph,
     Index,
@@ -21,12 +20,11 @@ from .graph import (
     Node,
     Only,
     Pick,
-    Scatter,
     Size,
-    SumTo,
     make,
     toposort,
 )
+from .graph_gradients import Custom, Exactly, Scatter, SumTo
 
 LONGEST = 400  # characters; what is longer is abbreviated
 CALL = 16
@@ -68,7 +66,7 @@ def _text(node: Node, names: Mapping[Node, str],
             return f"align({texts[node.arg][0]}, {node.order!r})", CALL
         case ExpandTo() if not isinstance(node, Exactly):
             return f"expand_to({texts[node.arg][0]}, {texts[node.like][0]})", CALL
-        case Exactly():
+        case Exactly() | Custom():
             return texts[node.arg]
         case SumTo():
             return f"sum_to({texts[node.arg][0]}, {texts[node.like][0]})", CALL

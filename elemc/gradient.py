@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .array import Array, accumulate, apply
-from .errors import ElemcError, UnsupportedError
+from .array import Array, accumulate, apply, as_node
+from .errors import ArgumentError, ElemcError, UnsupportedError
 from .gradient_folds import fold_rule, in_dtype
 from .graph import (
     Accumulate,
@@ -28,13 +28,12 @@ from .graph import (
     Index,
     Input,
     Node,
-    Scatter,
-    SumTo,
     const,
     make,
     source_of,
     toposort,
 )
+from .graph_gradients import Custom, Exactly, Scatter, SumTo
 from .maps import extents_of
 from .ops import PLACE
 from .rules import rule_of
@@ -148,6 +147,8 @@ def _contributions(node: Node, g: Cotangent) -> Iterator[tuple[Node, Cotangent, 
         case Scatter():
             back = make(Index, g.whole().node, node.forms, node.arg.ndim)
             yield node.arg, Cotangent(Array(back)), node.arg
+        case Custom():
+            yield from _of_custom(node, g)
         case Accumulate():
             for child, value, mask in fold_rule(node)(g.whole(), node):
                 yield child, Cotangent(value, mask), node.arg if child is node.arg else node
@@ -168,6 +169,24 @@ def _of_apply(node: Apply, g: Cotangent) -> Iterator[tuple[Node, Cotangent, Node
     for arg, part in zip(node.args, parts, strict=True):
         if part is not None and inexact(arg):
             yield arg, Cotangent(in_dtype(part, arg), g.mask), node
+
+
+def _of_custom(node: Custom, g: Cotangent) -> Iterator[tuple[Node, Cotangent, Node]]:
+    parts = node.rule(g.value if node.elementwise else g.whole(), Array(node),
+                      *map(Array, node.inputs))
+    parts = parts if isinstance(parts, (tuple, list)) else (parts,)
+    if len(parts) != len(node.inputs):
+        raise ArgumentError(f"a gradient rule gave {len(parts)} cotangents for {len(node.inputs)} "
+                            "operands")
+    for arg, part in zip(node.inputs, parts, strict=True):
+        if part is None or not inexact(arg):
+            continue
+        value = in_dtype(Array(as_node(part)), arg)
+        if node.elementwise:
+            yield arg, Cotangent(Array(make(ExpandTo, value.node, node)) if value.ndim == 0
+                                 else value, g.mask), node
+        else:
+            yield arg, Cotangent(Array(make(Exactly, value.node, arg))), arg
 
 
 def unindexed(g: Array, node: Index) -> Array:

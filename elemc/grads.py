@@ -17,7 +17,14 @@ from .errors import ArgumentError, DtypeError, ShapeError
 from .formula import formula
 from .function import Function, make_function
 from .gradient import inexact, pull_back, zeros_like
-from .graph import Exactly, Graph, Input, Node, make, toposort
+from .graph import (
+    Graph,
+    Input,
+    Node,
+    make,
+    toposort,
+)
+from .graph_gradients import Exactly
 from .ops import STOP
 from .tracing import TracedFunction, compile, flatten
 

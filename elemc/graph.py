@@ -13,9 +13,7 @@ Grammar::
            | Accumulate(acc, arg, axes, ...)       a fold over some axes, which the result lacks
            | Index(arg, forms, ndim)               broadcasting, transposing, slicing
            | ExpandTo(arg, like)                   arg stretched to the shape of like
-           | Exactly(arg, like)                    arg, which must have the shape of like
-           | SumTo(arg, like)                      arg summed over what stretching like added
-           | Scatter(arg, like, forms)             what reads arg if Index(it, forms) is like it
+           | ...                                   what gradients need: `graph_gradients`
            | Align(arg, order)                     arg, aligned by `order` where it is consumed
     form  := Axis(axis, slice) | Pick(index) | Only   how one dimension of arg is read
 
@@ -226,43 +224,6 @@ class ExpandTo(Derived):
 
 
 @node_class
-class Exactly(ExpandTo):
-    """`arg`, which must have exactly the shape of `like`: neither is stretched."""
-
-
-@node_class
-class SumTo(Derived):
-    """`arg` summed over the axes on which `like`, of its rank, is of size 1 in this call.
-
-    The gradient of stretching; `program` is the traced sum, once the graph is closed.
-    """
-
-    parts = ("arg", "like")
-    arg: Node
-    like: Node
-    program: Any
-
-    def __post_init__(self) -> None:
-        self.settle(self.like.ndim, self.arg.dtype)
-
-
-@node_class
-class Scatter(Derived):
-    """Zeros in the shape of `like`, and `arg` where `Index(like, forms)` reads it.
-
-    The gradient of indexing.
-    """
-
-    parts = ("arg", "like")
-    arg: Node
-    like: Node
-    forms: tuple[Axis | Pick | Only, ...]
-
-    def __post_init__(self) -> None:
-        self.settle(self.like.ndim, self.arg.dtype)
-
-
-@node_class
 class Align(Derived):
     """`arg`, to be aligned by `order` ("c" or "f") in the op that consumes it."""
 
@@ -385,8 +346,8 @@ def _unflatten(rows: list[Any], inputs: list[int], outputs: list[int]) -> Graph:
 
 
 __all__ = [
-    "Accumulate", "Align", "Apply", "Axis", "Captured", "Cast", "Const", "Exactly", "ExpandTo",
-    "FrozenArray", "Scatter", "SumTo",
+    "Accumulate", "Align", "Apply", "Axis", "Captured", "Cast", "Const", "ExpandTo",
+    "FrozenArray",
     "Graph", "Index", "Input", "Iota", "Node", "Only", "Pick", "Size", "carry_source", "const",
     "is_const", "make", "note_source", "source_of", "toposort",
 ]

@@ -28,10 +28,9 @@ from .graph import (
     Node,
     Only,
     Pick,
-    Scatter,
     Size,
-    SumTo,
 )
+from .graph_gradients import Custom, Scatter, SumTo
 from .maps import extents_of, run_extents
 
 
@@ -88,7 +87,7 @@ def _value(node: Node, values: dict[Node, np.ndarray], shape: tuple[int, ...]) -
             except ValueError as error:
                 raise DomainError(str(error)) from None
             return np.asarray(result).astype(node.dtype, copy=False)
-        case ExpandTo():
+        case ExpandTo() | Custom():
             return values[node.arg]
         case Index():
             return _index(values[node.arg], node.forms, node.ndim)

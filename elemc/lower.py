@@ -24,10 +24,9 @@ from .graph import (
     Node,
     Only,
     Pick,
-    Scatter,
     Size,
-    SumTo,
 )
+from .graph_gradients import Custom, Scatter, SumTo
 from .maps import Extents
 from .ops import OPS
 from .values import (
@@ -112,7 +111,7 @@ class Lowering:
         match node:
             case Apply():
                 yield from (self.fit(arg, env) for arg in node.args)
-            case Cast() | ExpandTo():
+            case Cast() | ExpandTo() | Custom():
                 yield self.fit(node.arg, env)
             case Index():
                 at = tuple(self.form(node, d, env) for d in range(node.arg.ndim))

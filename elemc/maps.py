@@ -24,7 +24,6 @@ from .graph import (
     Captured,
     Cast,
     Const,
-    Exactly,
     ExpandTo,
     Graph,
     Index,
@@ -33,12 +32,11 @@ from .graph import (
     Node,
     Only,
     Pick,
-    Scatter,
     Size,
-    SumTo,
     make,
     source_of,
 )
+from .graph_gradients import Custom, Exactly, Scatter, SumTo
 
 
 def align(node: Node, ndim: int, order: str) -> Node:
@@ -113,7 +111,7 @@ def _node_extents(node: Node, extents: Extents) -> tuple[int, ...]:
         case Iota():
             assert isinstance(node.size, Size)
             return (of[node.size.arg][node.size.dim],)
-        case Cast():
+        case Cast() | Custom():
             return of[node.arg]
         case Apply():
             result = [extents.add(("one",))] * node.ndim

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .array import Array, apply
-from .errors import UnsupportedError
+from .errors import ArgumentError, UnsupportedError
 from .graph import Const
 
 Rule = Callable[..., tuple[Any, ...]]
@@ -252,14 +252,18 @@ def rule_of(op: Any) -> Rule | None:
         If it is smooth, and the rule is missing.
     """
     if op.vjp is not None:
-        return lambda g, z, *xs: _listed(op.vjp(g, z, *xs), len(xs))
+        return lambda g, z, *xs: _listed(op.name, op.vjp(g, z, *xs), len(xs))
     if op.name not in FLAT and op.name not in RULES:
         raise UnsupportedError(f"{op.name} has no gradient")
     return RULES.get(op.name)
 
 
-def _listed(result: Any, count: int) -> tuple[Any, ...]:
-    return tuple(result) if isinstance(result, (tuple, list)) else (result,) * count
+def _listed(op: str, result: Any, count: int) -> tuple[Any, ...]:
+    parts = tuple(result) if isinstance(result, (tuple, list)) else (result,)
+    if len(parts) != count:
+        raise ArgumentError(f"the gradient rule of {op} gives {len(parts)} cotangents for {count} "
+                            "operands")
+    return parts
 
 
 __all__ = ["FLAT", "RULES", "Array", "rule_of"]

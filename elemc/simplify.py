@@ -11,7 +11,19 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .graph import Apply, Axis, Cast, Const, Graph, Index, Node, const, is_const, make
+from .graph import (
+    Apply,
+    Axis,
+    Cast,
+    Const,
+    Graph,
+    Index,
+    Node,
+    const,
+    is_const,
+    make,
+)
+from .graph_gradients import Custom
 from .ops import OPS
 
 
@@ -26,6 +38,8 @@ def _rewrite(node: Node) -> Node:
             return _apply(node)
         case Index() if all(isinstance(f, Axis) and f.full and f.axis == d
                             for d, f in enumerate(node.forms)) and node.ndim == node.arg.ndim:
+            return node.arg
+        case Custom():
             return node.arg
         case Cast() if isinstance(node.arg, Const):
             with np.errstate(all="ignore"), warnings.catch_warnings():

@@ -34,9 +34,8 @@ from .graph import (
     Index,
     Input,
     Node,
-    Scatter,
-    SumTo,
 )
+from .graph_gradients import Scatter, SumTo
 
 SLAB = 2**20  # bytes: the least --block, what a good plan needs, and about what a chunk takes
 LONGEST_CHUNK = 65536

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import numpy as np
 from .array import Array, apply, as_node
 from .constructors import new_input
 from .errors import ArgumentError
-from .graph import Graph
+from .graph import Graph, make
+from .graph_gradients import Custom
 from .ops import user_op
 from .portable import substitute
 from .tracing import compile
@@ -60,7 +62,7 @@ def scalar_op(name: str, fn: Callable[..., Any] | None = None, *, c: str | None 
         return UserOp(name, count, graph, None, vjp)
     if c is None or numpy is None or arity is None:
         raise ArgumentError(f"scalar_op {name}: c= needs numpy= (the same in NumPy) and arity=")
-    return UserOp(name, arity, None, user_op(name, arity, c, numpy), vjp)
+    return UserOp(name, arity, None, replace(user_op(name, arity, c, numpy), vjp=vjp), vjp)
 
 
 def _operands(name: str, fn: Callable[..., Any], arity: int | None) -> int:
@@ -105,7 +107,11 @@ class UserOp:
         if self.op is not None:
             return apply(self.op, *operands)
         assert self.graph is not None
-        return substitute(self.graph, operands)[0]
+        result = substitute(self.graph, operands)[0]
+        if self.vjp is None:
+            return result
+        ends = tuple(map(as_node, operands))
+        return Array(make(Custom, result.node, ends, self.vjp, True))
 
     def __repr__(self) -> str:
         return f"<elemc scalar_op {self.__name__}>"

@@ -13,7 +13,7 @@ ORDER = """
     errors cnames dtypes templating mathlib ops accumulators node graph indexing formula array
     constructors linear protocol maps close interp simplify values coalesce lower specialize order nest expressions
     scope schedule emit cache toolchain build banner compiler arguments runtime modes
-    portable dump fastcall function tracing evaluate rules gradient grads user settings parse targets stream demo cli
+    portable dump fastcall function tracing evaluate rules gradient grads custom user settings parse targets stream demo cli
     __init__ __main__
 """.split()
 

@@ -1,0 +1,71 @@
+"""The nodes of a graph that gradients are made of.
+
+Grammar, beyond that of `graph`::
+
+    Node  := Exactly(arg, like)                    arg, which must have the shape of like
+           | SumTo(arg, like)                      arg summed over what stretching like added
+           | Scatter(arg, like, forms)             what reads arg if Index(it, forms) is like it
+           | Custom(arg, inputs, rule)             arg, with a gradient rule of the user's
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .graph import Axis, ExpandTo, Only, Pick
+from .node import Derived, Node, node_class
+
+
+@node_class
+class Exactly(ExpandTo):
+    """`arg`, which must have exactly the shape of `like`: neither is stretched."""
+
+
+@node_class
+class SumTo(Derived):
+    """`arg` summed over the axes on which `like`, of its rank, is of size 1 in this call.
+
+    The gradient of stretching; `program` is the traced sum, once the graph is closed.
+    """
+
+    parts = ("arg", "like")
+    arg: Node
+    like: Node
+    program: Any
+
+    def __post_init__(self) -> None:
+        self.settle(self.like.ndim, self.arg.dtype)
+
+
+@node_class
+class Scatter(Derived):
+    """Zeros in the shape of `like`, and `arg` where `Index(like, forms)` reads it.
+
+    The gradient of indexing.
+    """
+
+    parts = ("arg", "like")
+    arg: Node
+    like: Node
+    forms: tuple[Axis | Pick | Only, ...]
+
+    def __post_init__(self) -> None:
+        self.settle(self.like.ndim, self.arg.dtype)
+
+
+@node_class
+class Custom(Derived):
+    """`arg`, made of `inputs`, whose gradient is the user's.
+
+    `rule(g, z, *inputs)` gives a cotangent for every input.  If `elementwise`, inputs are aligned
+    with `arg`, and their cotangents are summed over what stretching them has added.
+    """
+
+    parts = ("arg", "inputs")
+    arg: Node
+    inputs: tuple[Node, ...]
+    rule: Any
+    elementwise: bool
+
+    def __post_init__(self) -> None:
+        self.settle(self.arg.ndim, self.arg.dtype)

@@ -1,0 +1,423 @@
+"""The transformer: maps swapped, sizes that are 1 in a call, accumulators, nesting, errors."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import elemc as ec
+from elemc.accumulators import ACCUMULATORS
+from elemc.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+
+RNG = np.random.default_rng(0)
+X, Y, W = RNG.normal(size=(4, 5)), RNG.normal(size=5), RNG.normal(size=(4, 5))
+
+
+def differences(fn, args, k, eps=1e-4):
+    """Central differences of fourth order of a scalar function."""
+    found = np.zeros(args[k].shape)
+    for at in np.ndindex(found.shape):
+        values = []
+        for step in (1, -1, 2, -2):
+            moved = [a.copy() for a in args]
+            moved[k][at] += step * eps
+            values.append(fn(*moved))
+        found[at] = (8 * (values[0] - values[1]) - values[2] + values[3]) / (12 * eps)
+    return found
+
+
+def check(fn, *args):
+    """`ec.grad` of NumPy code against differences of that code."""
+    found = ec.grad(fn, tuple(range(len(args))))(*args)
+    for k, got in enumerate(found):
+        assert got.shape == args[k].shape
+        want = differences(fn, args, k)
+        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-8 * max(1, np.abs(want).max()))
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x, y: (x * y).sum(), lambda x, y: np.exp(np.sin(x) + y).sum(),
+    lambda x, y: (x @ y).sum() ** 2, lambda x, y: np.dot(y, y) * x.mean(),
+    lambda x, y: ((x - x.mean(axis=1, keepdims=True)) / x.std(axis=1, keepdims=True) * y).sum()**3,
+    lambda x, y: (x[1:] * x[:-1]).sum() + y[-1] * y[0], lambda x, y: (x[::-1].T @ x @ y)[1:4].sum(),
+    lambda x, y: np.trace(x[:, :4] * y[:4]) + np.einsum("ii->i", x[:, 1:]).max(),
+    lambda x, y: np.where(x > 0, np.log(np.abs(x)), y).sum(), lambda x, y: x[2, 3] * y[1] * x[0, 0],
+    lambda x, y: (x[:, None, :] * y[:, None]).sum(axis=(0, 2)).max(),
+    lambda x, y: np.maximum(x, y).min(axis=0).sum(), lambda x, y: x.T[1].sum() * np.ptp(y),
+    lambda x, y: (np.exp(x) / np.exp(x).sum(axis=1, keepdims=True) * y).sum(),
+    lambda x, y: np.einsum("ij,kj,j->ik", x, x, y).sum(), lambda x, y: (x**2 / (1 + y**2)).mean(),
+    lambda x, y: np.sqrt((x - y) ** 2 + 1).sum(axis=0).max(),
+])
+def test_of_numpy_code(fn):
+    check(fn, X, Y)
+
+
+FOLDS = {"sum": {}, "mean": {}, "max": {}, "min": {}, "fmax": {}, "fmin": {}, "var": {"ddof": 1},
+         "std": {}, "logsumexp": {}, "norm": {"ord": 3}, "norm1": {}, "norm2": {}, "norminf": {},
+         "ptp": {}, "nansum": {}, "nanmean": {}, "nanvar": {}, "nanstd": {}, "nanmax": {},
+         "nanmin": {}}
+FLAT = {"any", "all", "argmin", "argmax", "count_nonzero", "nanargmin", "nanargmax"}
+LATER = {"prod", "nanprod"}
+
+
+def folded(name, x, axis):
+    if isinstance(x, np.ndarray) and name in ("fmin", "fmax"):
+        return getattr(np, name).reduce(x, axis=axis)
+    of = ec.accumulate if name in ("fmin", "fmax") else None
+    return of(name, x, axis) if of else getattr(ec, name)(x, axis=axis, **FOLDS[name])
+
+
+def test_every_accumulator_is_known():
+    assert set(FOLDS) | FLAT | LATER == set(ACCUMULATORS)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, (0, 2)])
+@pytest.mark.parametrize("name", FOLDS)
+def test_accumulators(name, axis):
+    x = RNG.normal(size=(3, 4, 2))
+    weights = RNG.normal(size=np.sum(x, axis=axis).shape)
+
+    def cost(x):
+        return (folded(name, x, axis) * weights).sum()
+
+    check(cost, x)
+
+
+@pytest.mark.parametrize("name", FOLDS)
+def test_second_order_of_accumulators(name):
+    x, d = RNG.normal(size=(3, 4)), RNG.normal(size=(3, 4))
+
+    def cost(x):
+        return (folded(name, x * x, 1) ** 2).sum()
+
+    first = ec.grad(cost)
+    along = ec.grad(lambda x: (first(x) * d).sum())(x)
+    eps = 1e-4
+    want = (8 * (first(x + eps * d) - first(x - eps * d))
+            - (first(x + 2 * eps * d) - first(x - 2 * eps * d))) / (12 * eps)
+    np.testing.assert_allclose(along, want, rtol=1e-5, atol=1e-6 * np.abs(want).max())
+
+
+def test_masks_and_initial_values():
+    m = X > 0
+
+    def cost(x, s):
+        return (x.sum(axis=0, where=m) * Y).sum() + (x.max(axis=1, where=m, initial=-5) ** 2).sum() + (
+            x * 3).min(axis=0, initial=0.1).sum() + s * np.sum(x, initial=3.0)
+
+    def numpys(x, s):
+        return cost(x, s[()])
+
+    found = ec.grad(cost, (0, 1))(X, 2.0)
+    np.testing.assert_allclose(found[0], differences(numpys, [X, np.array(2.0)], 0), rtol=1e-7)
+    np.testing.assert_allclose(found[1], np.sum(X) + 3)
+
+
+TIES = np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0], [np.nan, 5.0, np.nan]])
+
+
+def test_ties_share():
+    got = ec.grad(lambda x: x.max(axis=1).sum())(TIES)
+    np.testing.assert_array_equal(got, [[0, 0.5, 0.5], [1 / 3] * 3, [0.5, 0, 0.5]])
+    got = ec.grad(lambda x: ec.nanmax(x, axis=1).sum())(TIES)
+    np.testing.assert_array_equal(got, [[0, 0.5, 0.5], [1 / 3] * 3, [0, 1, 0]])
+
+
+def test_delicate_places():
+    z = np.zeros((2, 3))
+    for fold in ("norm", "norm2", "norm1", "norminf", "std"):
+        got = ec.grad(lambda x, fold=fold: getattr(ec, fold)(x, axis=1).sum())(z)
+        assert np.isfinite(got).all(), fold
+    got = ec.grad(lambda x: ec.logsumexp(x, axis=1).sum())(np.array([[-np.inf, 0, 0], [800, 0, 0]]))
+    np.testing.assert_allclose(got, [[0, 0.5, 0.5], [1, 0, 0]])
+    got = ec.grad(lambda x: ec.nansum(x * x))(np.array([np.nan, 2.0]))
+    np.testing.assert_array_equal(got, [0, 4])
+
+
+# -- sizes of 1 in this call ----------------------------------------------------------------------
+
+
+def reduced(g, shape):
+    """NumPy's way of summing a gradient to the shape that was stretched."""
+    over = tuple(a for a, n in enumerate(shape) if n == 1)
+    return g.sum(axis=over, keepdims=True)
+
+
+@pytest.mark.parametrize("order", ["f", "c"])
+def test_broadcasting_and_accumulating_are_swapped(order):
+    x, y = ec.matrix("x"), ec.vector("y")
+    f = ec.function([x, y], x * y, order=order, name="f")
+    v = ec.vjp(f)
+    assert v.signature == ("(x: float64[2], y: float64[1], gz: float64[2]) -> "
+                           "(float64[2], float64[1])")
+    text = v.dump()
+    assert f"gx: broadcast, order {order}" in text
+    assert f"gy: (accumulate, sum), order {order}" in text
+    y_ = Y if order == "f" else Y[:4]
+    spread = y_ if order == "f" else y_[:, None]
+    gx, gy = v(X, y_, W)
+    np.testing.assert_array_equal(gx, W * spread)
+    np.testing.assert_allclose(gy, (W * X).sum(axis=0 if order == "f" else 1), rtol=1e-14)
+    back = ec.vjp(ec.function([x, y], x * y, mode=("accumulate", "sum"), order=order))
+    gx, gy = back(X, y_, y_ * 2)  # z = sum(x) * y
+    total = X.sum(axis=0 if order == "f" else 1)
+    np.testing.assert_allclose(gx, np.broadcast_to(2 * spread * spread, X.shape), rtol=1e-14)
+    np.testing.assert_allclose(gy, 2 * y_ * total, rtol=1e-13)
+
+
+def test_an_axis_of_size_1_is_summed_in_this_call_only():
+    x, y = ec.matrix("x"), ec.matrix("y")
+    v = ec.vjp(ec.function([x, y], x * np.exp(y)))
+    for one, two in itertools.product(((4, 5), (1, 5), (4, 1), (1, 1)), repeat=2):
+        a, b = RNG.normal(size=one), RNG.normal(size=two)
+        g = RNG.normal(size=np.broadcast_shapes(one, two))
+        gx, gy = v(a, b, g)
+        np.testing.assert_allclose(gx, reduced(g * np.exp(b), one), rtol=1e-13)
+        np.testing.assert_allclose(gy, reduced(g * a * np.exp(b), two), rtol=1e-13)
+        assert gx.shape == one and gy.shape == two
+
+
+def test_nothing_at_all_gives_zeros():
+    x, y = ec.matrix("x"), ec.matrix("y")
+    v = ec.vjp(ec.function([x, y], x * y))
+    gx, gy = v(np.ones((1, 3)), np.ones((0, 3)), np.ones((0, 3)))
+    np.testing.assert_array_equal(gx, np.zeros((1, 3)))
+    assert gy.shape == (0, 3)
+
+
+def test_cotangents_are_never_stretched():
+    x, y = ec.matrix("x"), ec.vector("y")
+    v = ec.vjp(ec.function([x, y], x * y, name="f"))
+    for g in (np.ones((1, 5)), np.ones((4, 1)), np.ones((4, 6))):
+        with pytest.raises(ShapeError, match="gz"):
+            v(X, Y, g)
+
+
+def test_variants_of_rank_5():
+    """2**5 patterns of one operand are at most 10 kernels, its gradient included."""
+    x, y = (ec.array(n, 5) for n in "xy")
+    v = ec.vjp(ec.function([x, y], x * y))
+    b = RNG.normal(size=(2, 3, 2, 3, 2))
+    for bits in itertools.product((False, True), repeat=5):
+        shape = tuple(1 if bit else n for bit, n in zip(bits, b.shape, strict=True))
+        a, g = RNG.normal(size=shape), RNG.normal(size=b.shape)
+        gx, gy = v(a, b, g)
+        np.testing.assert_allclose(gx, reduced(g * b, shape), rtol=1e-12)
+        np.testing.assert_array_equal(gy, g * a)
+    assert len(v.specializations) <= 10
+
+
+def test_mxnets_example():
+    """Shapes of the 2018 text on broadcasting in MXNet: axes of equal labels are merged."""
+    x, y = (ec.array(n, 5) for n in "xy")
+    v = ec.vjp(ec.function([x, y], x * y))
+    a, b = RNG.normal(size=(2, 2, 1, 2, 2)), RNG.normal(size=(1, 1, 2, 2, 1))
+    g = RNG.normal(size=(2, 2, 2, 2, 2))
+    gx, gy = v(a, b, g)
+    np.testing.assert_allclose(gx, reduced(g * b, a.shape), rtol=1e-13)
+    np.testing.assert_allclose(gy, reduced(g * a, b.shape), rtol=1e-13)
+    one = ec.vjp(ec.function([x, y], x * y))
+    one(a, b, g, req=("write", "null"))
+    [kernel] = one.specializations
+    assert len(kernel.spec.axes) == 4  # (i j) k l m: y joins l and m no more than x does k
+
+
+def test_requests():
+    x, y = ec.matrix("x"), ec.vector("y")
+    v = ec.vjp(ec.function([x, y], np.sin(x) * y))
+    given = np.ones((4, 5)), np.ones(5)
+    v(X, Y, W, out=given, req="add")
+    np.testing.assert_allclose(given[0], 1 + W * Y * np.cos(X), rtol=1e-13)
+    np.testing.assert_allclose(given[1], 1 + (W * np.sin(X)).sum(0), rtol=1e-13)
+    gx, gy = v(X, Y, W, req=("null", "write"))
+    assert gx is None
+    np.testing.assert_allclose(gy, (W * np.sin(X)).sum(0), rtol=1e-13)
+    text = next(s.source.text for s in v.specializations if "gx_p" not in s.source.text)
+    assert "elemc_cos" not in text  # what only the other gradient needs is not computed
+
+
+# -- inputs and outputs of all kinds --------------------------------------------------------------
+
+
+def test_integers_have_no_gradient():
+    x, k = ec.vector("x"), ec.vector("k", "int32")
+    f = ec.function([x, k], [x * k, k + 1])
+    gx, gk = ec.vjp(f)(Y, np.arange(5, dtype="int32"), np.ones(5))
+    np.testing.assert_array_equal(gx, np.arange(5))
+    assert gk is None
+    with pytest.raises(DtypeError, match="k.* is int32, which has no gradient"):
+        ec.grad(lambda x, k: (x * k).sum(), 1)(Y, np.arange(5, dtype="int32"))
+    with pytest.raises(DtypeError, match="cost .* is int64"):
+        ec.grad(lambda x: (x > 0).sum())(Y)
+    with pytest.raises(DtypeError, match="cost .* is complex128"):
+        ec.grad(lambda x: x.sum())(Y + 0j)
+    with pytest.raises(ShapeError, match="has rank 1; it is a scalar"):
+        ec.grad(lambda x: x * 2)(Y)
+
+
+def test_unused_inputs_have_zeros():
+    x, y = ec.matrix("x"), ec.vector("y", "float32")
+    gx, gy = ec.vjp(ec.function([x, y], x * 2))(X, Y.astype("f4"), W)
+    assert gy.dtype == np.float32
+    np.testing.assert_array_equal(gy, np.zeros(5))
+    np.testing.assert_array_equal(gx, 2 * W)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64", "complex128"])
+def test_gradients_have_the_dtype_of_their_input(dtype):
+    x = ec.vector("x", dtype)
+    f = ec.function([x], np.exp(x) * 2)
+    [g] = ec.vjp(f)(Y.astype(dtype), np.ones(5, dtype))
+    assert g.dtype == dtype
+    np.testing.assert_allclose(g, np.conj(2 * np.exp(Y.astype(dtype))), rtol=2e-3)
+
+
+def test_casts_between_real_and_complex():
+    def cost(a, b):
+        z = a + 1j * b.astype("float32")
+        return np.abs(z * z).sum() + np.angle(z + 3).sum()
+
+    def real(a, b):
+        return np.abs((a + 1j * b) ** 2).sum() + np.angle(a + 1j * b + 3).sum()
+
+    a, b = RNG.normal(size=4), RNG.normal(size=4)
+    for got, k in zip(ec.grad(cost, (0, 1))(a, b), (0, 1), strict=True):
+        assert got.dtype == np.float64
+        np.testing.assert_allclose(got, differences(real, [a, b], k), rtol=1e-5)
+
+
+def test_gradients_nest():
+    hessian_diagonal = ec.grad(lambda y: ec.grad(lambda y: (y**4).sum())(y).sum())
+    np.testing.assert_allclose(hessian_diagonal(Y), 12 * Y**2, rtol=1e-13)
+    third = ec.grad(lambda y: hessian_diagonal(y).sum())
+    np.testing.assert_allclose(third(Y), 24 * Y, rtol=1e-13)
+    x, v = ec.vector("x"), ec.vector("v")
+    gradient = ec.function([x], ec.grad(ec.sum(np.exp(x * x)), x))
+    _, product = ec.jvp(gradient)(Y, np.ones(5))
+    np.testing.assert_allclose(product, (2 + 4 * Y**2) * np.exp(Y**2), rtol=1e-12)
+    outer = ec.function([x, v], ec.grad(ec.sum(ec.grad(ec.sum(x * x * x), x) * v), [x, v]))
+    np.testing.assert_allclose(outer(Y, Y)[0], 6 * Y * Y, rtol=1e-13)
+    np.testing.assert_allclose(outer(Y, Y)[1], 3 * Y * Y, rtol=1e-13)
+
+
+def test_gradient_holds_the_other_arguments():
+    """What an argument was computed from does not matter to the derivative by it."""
+    f = ec.compile(lambda x: ec.grad(lambda a, b: (a * b).sum())(x, x * x))
+    np.testing.assert_allclose(f(Y), Y * Y, rtol=1e-14)
+
+
+def test_stop_gradient():
+    got = ec.grad(lambda x: (x * ec.stop_gradient(x * x)).sum())(Y)
+    np.testing.assert_allclose(got, Y * Y, rtol=1e-14)
+    np.testing.assert_array_equal(ec.stop_gradient(Y), Y)
+
+
+def test_wrt_by_place_and_name():
+    def cost(x, y, scale=2.0):
+        return (x * y).sum() * scale
+
+    np.testing.assert_allclose(ec.grad(cost, "y")(X, Y), 2 * X.sum(0), rtol=1e-13)
+    np.testing.assert_allclose(ec.grad(cost, -1)(X, Y, 3.0), (X * Y).sum(), rtol=1e-13)
+    value, (gy, gx) = ec.value_and_grad(cost, ("y", 0))(X, Y)
+    np.testing.assert_allclose(value, 2 * (X * Y).sum(), rtol=1e-13)
+    assert gy.shape == (5,) and gx.shape == (4, 5)
+    for wrong in ("z", 3, (0, "x")):
+        with pytest.raises(ArgumentError, match="wrt="):
+            ec.grad(cost, wrong)(X, Y)
+
+
+def test_has_aux():
+    def cost(x):
+        return (x * x).sum(), {"double": x * 2, "most": x.max()}
+
+    (value, more), g = ec.value_and_grad(cost, has_aux=True)(Y)
+    assert value == pytest.approx((Y * Y).sum()) and more["most"] == Y.max()
+    np.testing.assert_array_equal(more["double"], 2 * Y)
+    np.testing.assert_array_equal(g, 2 * Y)
+    g, more = ec.grad(cost, has_aux=True)(Y)
+    np.testing.assert_array_equal(g, 2 * Y)
+
+
+def test_static_arguments_and_methods_stay():
+    @ec.compile(static="axis")
+    def cost(x, axis):
+        return x.max(axis=axis).sum()
+
+    g = ec.grad(cost)
+    for axis in (0, 1):
+        best = X == X.max(axis=axis, keepdims=True)
+        np.testing.assert_array_equal(g(X, axis), best.astype(float))
+
+
+def test_jvp():
+    x, y = ec.matrix("x"), ec.vector("y")
+    f = ec.function([x, y], [np.exp(x) * y, x.sum(axis=1) * 2], name="f")
+    dx, dy = RNG.normal(size=(4, 5)), RNG.normal(size=5)
+    z0, z1, d0, d1 = ec.jvp(f)(X, Y, dx, dy)
+    np.testing.assert_allclose(z0, np.exp(X) * Y)
+    np.testing.assert_allclose(d0, np.exp(X) * (dx * Y + dy), rtol=1e-13)
+    np.testing.assert_allclose(d1, 2 * dx.sum(1), rtol=1e-13)
+    with pytest.raises(ShapeError, match="dx"):
+        ec.jvp(f)(X, Y, dx[:1], dy)
+
+
+def test_rules_that_are_missing_say_so():
+    with pytest.raises(UnsupportedError, match="prod has no gradient.*test_gradients.py"):
+        ec.grad(lambda x: x.prod())(Y)
+    with pytest.raises(UnsupportedError, match="step 2"):
+        ec.grad(lambda x: x[::2].sum())(Y)
+    with pytest.raises(DtypeError, match="the dtype of x is not known"):
+        x = ec.vector("x", None)
+        ec.grad(ec.sum(x * x), x)
+    with pytest.raises(ArgumentError, match="an Array or a list"):
+        ec.grad(ec.sum(ec.vector("x")), "x")
+
+
+def test_users_rule():
+    op = ec.scalar_op("softsign", lambda x: x / (1 + abs(x)), vjp=lambda g, z, x: g * 7)
+    np.testing.assert_array_equal(ec.grad(lambda x: op(x).sum())(Y), np.full(5, 7.0))
+    assert math.isclose(ec.grad(lambda x: op(x) * 2)(0.5), 14.0)
+    op = ec.scalar_op("scaled", lambda x, y: x * y, vjp=lambda g, z, x, y: (g * y + 1, g * x))
+    gx, gy = ec.grad(lambda x, y: op(x, y).sum(), (0, 1))(X, Y)
+    np.testing.assert_array_equal(gx, np.broadcast_to(Y + 1, (4, 5)))
+    np.testing.assert_allclose(gy, X.sum(0), rtol=1e-13)
+    op = ec.scalar_op("half", c="{x} / 2", numpy=lambda x: x / 2, arity=1, vjp=lambda g, z, x: g / 2)
+    np.testing.assert_array_equal(ec.grad(lambda x: op(x).sum())(Y), np.full(5, 0.5))
+    op = ec.scalar_op("wrong", lambda x, y: x * y, vjp=lambda g, z, x, y: g)
+    with pytest.raises(ArgumentError, match="1 cotangents for 2"):
+        ec.grad(lambda x: op(x, x).sum())(Y)
+    op = ec.scalar_op("none", c="{x} / 2", numpy=lambda x: x / 2, arity=1)
+    with pytest.raises(UnsupportedError, match="none has no gradient"):
+        ec.grad(lambda x: op(x).sum())(Y)
+
+
+def test_custom_vjp():
+    @ec.custom_vjp
+    def total(x, y):
+        return (x * y).sum(axis=1)
+
+    with pytest.raises(ArgumentError, match="give its rule"):
+        ec.compile(lambda x, y: total(x, y))(X, Y)
+
+    @total.defvjp
+    def rule(g, z, x, y):
+        return g[:, None] * y + 1, None
+
+    np.testing.assert_allclose(total(X, Y), (X * Y).sum(1), rtol=1e-13)
+    gx, gy = ec.grad(lambda x, y: (total(x, y) * 2).sum(), (0, 1))(X, Y)
+    np.testing.assert_array_equal(gx, np.broadcast_to(2 * Y + 1, (4, 5)))
+    np.testing.assert_array_equal(gy, np.zeros(5))
+    total.defvjp(lambda g, z, x, y: (g[:, None] * y, (g[:, None] * x).sum(axis=0)))
+    ec.check_vjp(lambda x, y: total(x, y), X, Y)
+    total.defvjp(lambda g, z, x, y: (g[:, None] * y * 1.01, None))
+    with pytest.raises(ec.ElemcError, match=r"gradient of x at \(0, 0\) is"):
+        ec.check_vjp(lambda x, y: total(x, y), X, Y)
+    total.defvjp(lambda g, z, x, y: (g, None))
+    with pytest.raises(ShapeError):
+        ec.grad(lambda x, y: total(x, y).sum())(X, Y)
+
+
+def test_check_vjp():
+    ec.check_vjp(lambda x, y: {"a": np.exp(x) * y, "b": x.max(axis=1)}, X, Y)
+    ec.check_vjp(lambda z: np.abs(z * z) + np.sqrt(z + 3), Y + 1j * Y[::-1])
