@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 SYNOPSIS = """\
   elemc dump TARGET [--stage graph|nest|c|asm] [--arg NAME:DTYPE[RANK] ...]
-             [--order c|f] [--mode MODE] [--against TARGET2] [--against-order c|f]
-             [--against-mode MODE] [--against-arg NAME:DTYPE[RANK] ...]
+             [--order c|f] [--mode MODE] [--vjp | --grad NAME] [--against TARGET2]
+             [--against-order c|f] [--against-mode MODE] [--against-arg NAME:DTYPE[RANK] ...]
+             [--against-vjp | --against-grad NAME]
   elemc run TARGET NAME=FILE.npy|NAME=FILE.npz[:MEMBER] ...
             -o|--output [NAME=]OUT.npy ... | OUT.npz
             [--order c|f] [--mode MODE] [--block MIB] [--progress|--no-progress]
@@ -144,12 +145,22 @@ def _dump_parser(commands: Any) -> None:
     parser.add_argument("--arg", metavar="NAME:DTYPE[RANK]", action="append", default=[],
                         help="dtype and rank of an input, as in x:float32[2]; once per input "
                         "(default for expressions: float64[1])")
+    gradient = parser.add_mutually_exclusive_group()
+    gradient.add_argument("--vjp", action="store_const", const="vjp", dest="gradient",
+                          help="show the gradients of all inputs instead")
+    gradient.add_argument("--grad", metavar="NAME", dest="gradient", type=lambda n: f"grad {n}",
+                          help="show the gradient of a scalar by one input instead")
     parser.add_argument("--against", metavar="TARGET2",
                         help="show the difference to the text of this target instead (default "
                         "with another --against option: TARGET)")
     for name, known in (("order", {"choices": ("c", "f")}), ("mode", {"metavar": "MODE"})):
         parser.add_argument(f"--against-{name}", **known,
                             help=f"the {name} of TARGET2 (default: that of --{name})")
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument("--against-vjp", action="store_const", const="vjp", dest="against_gradient",
+                       help="of TARGET2 the gradients of all inputs")
+    other.add_argument("--against-grad", metavar="NAME", dest="against_gradient",
+                       type=lambda n: f"grad {n}", help="of TARGET2 the gradient by one input")
     parser.add_argument("--against-arg", metavar="NAME:DTYPE[RANK]", action="append", default=[],
                         help="an input of TARGET2, where it differs from --arg")
     parser.set_defaults(run=_dump)
@@ -197,13 +208,14 @@ def _dump(options: argparse.Namespace) -> int:
     from .targets import Target
 
     specs = _specs(options.arg)
-    target = Target(options.target, options.order, options.mode)
+    target = Target(options.target, options.order, options.mode, options.gradient)
     text = target.dump(options.stage, specs)
     other_specs = {**specs, **_specs(options.against_arg)}
     second = (options.against or options.target, options.against_order or options.order,
-              options.against_mode or options.mode)
-    if (*second, other_specs) == (options.target, options.order, options.mode, specs) and (
-            options.against is None):
+              options.against_mode or options.mode, options.against_gradient)
+    given = (options.against, options.against_order, options.against_mode,
+             options.against_gradient, *options.against_arg)
+    if not any(given):
         print(text, end="")
         return 0
     other = Target(*second)

@@ -28,6 +28,7 @@ from .graph import (
     Index,
     Input,
     Node,
+    Only,
     const,
     make,
     source_of,
@@ -195,6 +196,10 @@ def unindexed(g: Array, node: Index) -> Array:
     if steps:
         raise UnsupportedError(f"the gradient of a slice with step {steps[0]} is not there: "
                                "slice the arrays outside")
+    named = {f.axis: d for d, f in enumerate(node.forms) if isinstance(f, Axis) and f.full}
+    if len(named) + sum(isinstance(f, Only) for f in node.forms) == len(node.forms):
+        back = tuple(Axis(named[k]) if k in named else Only() for k in range(node.ndim))
+        return Array(make(Index, g.node, back, node.arg.ndim))  # nothing is left out
     return Array(make(Scatter, g.node, node.arg, node.forms))
 
 

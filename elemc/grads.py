@@ -178,6 +178,19 @@ def jvp(f: Function) -> Function:
                          None, None, f.contract, f.reassociate)
 
 
+def gradient_of(f: Function, name: str) -> Function:
+    """The gradient of a function of scalar result by one of its inputs."""
+    closed = _closed(f)
+    inputs = dict(zip(f.input_names, f.graph.inputs, strict=True))
+    if name not in inputs or len(closed.outputs) != 1:
+        raise ArgumentError(f"grad of {f.name} by {name}: it has {len(closed.outputs)} outputs "
+                            f"and the inputs {', '.join(inputs)}")
+    [found] = _gradients(Array(closed.outputs[0]), [Array(inputs[name])], f.order)
+    graph = Graph(f.graph.inputs, (found.node,))
+    return make_function(graph, f.order, ("broadcast",), True, f"{f.name}_grad", None, None,
+                         f.contract, f.reassociate)
+
+
 class Lined:
     """Gradients in a tuple that lines up with the inputs; None for those that have none."""
 

@@ -18,6 +18,7 @@ from .dtypes import dtype_of
 from .dump import dump
 from .errors import ArgumentError, ElemcError, ModeError, ShapeError
 from .function import Function, function, make_function
+from .grads import gradient_of, vjp
 from .parse import parse, parse_spec
 from .tracing import TracedFunction
 
@@ -36,6 +37,8 @@ class Target:
         None: that of the function; of an expression, "f".
     mode : str or None
         "broadcast" or "accumulate:NAME"; only for expressions.
+    gradient : str or None
+        "vjp", or "grad NAME": not the function itself, but this.
 
     Raises
     ------
@@ -43,10 +46,12 @@ class Target:
         If there is no such file, module or name, or it is no compiled function.
     """
 
-    def __init__(self, text: str, order: str | None = None, mode: str | None = None) -> None:
+    def __init__(self, text: str, order: str | None = None, mode: str | None = None,
+                 gradient: str | None = None) -> None:
         text = text.strip()
-        self.text, self.order, self.mode = text, order, mode
-        about = [*([f"order {order}"] if order else []), *([mode] if mode else [])]
+        self.text, self.order, self.mode, self.gradient = text, order, mode, gradient
+        about = [*([f"order {order}"] if order else []), *([mode] if mode else []),
+                 *([gradient] if gradient else [])]
         self.label = text + (f" ({', '.join(about)})" if about else "")
         self.found: Any = None
         if match := FILE.fullmatch(text):
@@ -63,11 +68,11 @@ class Target:
         """The text of one stage, for C-contiguous inputs with these dtypes and ranks."""
         parsed = {name: parse_spec(spec) for name, spec in specs.items()}
         if self.found is None:
-            return dump(self.expression(specs), (), stage)
+            return dump(self.derived(self.expression(specs)), (), stage)
         if isinstance(self.found, TracedFunction):
             arrays = {n: np.zeros((2,) * rank, dtype) for n, (dtype, rank) in parsed.items()}
-            return dump(self.function_of(arrays), (), stage)
-        target = self.function_of({})
+            return dump(self.derived(self.function_of(arrays)), (), stage)
+        target = self.derived(self.function_of({}))
         ranks = {i.name: i.ndim for i in target.graph.inputs}
         for name, (_, rank) in parsed.items():
             if rank != ranks.get(name, rank):
@@ -96,6 +101,13 @@ class Target:
         kind, _, name = (self.mode or "broadcast").partition(":")
         mode: Any = ("accumulate", name) if kind == "accumulate" and name else self.mode
         return function(inputs, outputs, mode or "broadcast", self.order or "f")
+
+    def derived(self, found: Function) -> Function:
+        """The function itself, or its gradient if that was asked for."""
+        kind, _, name = (self.gradient or "").partition(" ")
+        if kind == "vjp":
+            return vjp(found)
+        return gradient_of(found, name) if kind == "grad" else found
 
     def reordered(self, found: Function) -> Function:
         """A function under another order than the one it was built with."""

@@ -150,11 +150,18 @@ def test_dump_errors(capsys, words, say):
     assert re.search(say, message(capsys, "dump", *words))
 
 
-def test_what_comes_later_is_not_offered(capsys):
-    with pytest.raises(SystemExit) as stop:
-        run("dump", "x * 2", "--vjp")
-    assert stop.value.code == 2
-    assert "unrecognized arguments: --vjp" in capsys.readouterr().err
+def test_dump_gradients(capsys):
+    args = ("--arg", "x:float64[2]", "--arg", "y:float64[1]")
+    text = output(capsys, "dump", "x*y", *args, "--vjp")
+    assert "gx = sum_to(gz * y[None, :], x)\n *   gx: broadcast, order f" in text
+    assert "gy: (accumulate, sum), order f" in text
+    assert "gx" in output(capsys, "dump", f"{FILE}:twice", "--vjp")
+    text = output(capsys, "dump", "sum(x*x)", "--grad", "x")
+    assert "= t0 + t0" in text or "x_v + x_v" in text
+    text = output(capsys, "dump", "sum(x*x)", "--against-grad", "x", "--stage", "graph")
+    assert text.startswith("--- sum(x*x)\n+++ sum(x*x) (grad x)\n")
+    assert "rank 1; it is a scalar" in message(capsys, "dump", "x*2", "--grad", "x")
+    assert "the inputs x" in message(capsys, "dump", "sum(x)", "--grad", "y")
 
 
 # -- run ----------------------------------------------------------------------------------------
