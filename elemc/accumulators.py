@@ -263,6 +263,10 @@ def _nanvar(x: Any, fold: Any, ddof: Any = 0, dtype: Any = None) -> Any:
     return np.where(known.count(x) > ddof, result, result.dtype.type(np.nan))
 
 
+# What scans have besides.
+LOGADDEXP = Accumulator("logaddexp", -np.inf, np.logaddexp)
+
+
 COMPOSITES = (
     Composite("mean", _mean, ("dtype",)),
     Composite("var", _var, ("ddof", "dtype")),

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from .accumulators import ACCUMULATORS, Accumulator, Composite
-from .array import Array, accumulate, apply, as_node
+from .array import Array, as_node
+from .composites import Fold
 from .constructors import array
 from .dtypes import dtype_of, state_dtype
 from .errors import ArgumentError, DtypeError, ElemcError, ModeError, ShapeError
@@ -33,6 +34,7 @@ from .graph import (
     Input,
     Node,
     Pick,
+    Scan,
     Size,
     carry_source,
     const,
@@ -43,7 +45,6 @@ from .graph import (
 from .graph_gradients import Custom, SumTo
 from .graph_promotion import promotion_types
 from .maps import align
-from .ops import PLACE, ROOT, STOP
 
 ORDERS = ("c", "f")
 SUM: Any = ACCUMULATORS["sum"]
@@ -121,6 +122,16 @@ class _Closing:
                 return cast(self.new[node.arg], node.dtype)
             case Accumulate():
                 return self._accumulate(node)
+            case Scan():
+                arg = self.new[node.arg]
+                assert arg.dtype is not None
+                value = node.acc.value_dtype(arg.dtype)
+                acc = _of_bools(node.acc) if value.kind == "b" else node.acc
+                program = fold_program(acc, value)
+                if node.exclusive and program.identity is None:
+                    raise ArgumentError(f"{acc.name} has no identity, and so no exclusive scan")
+                return make(Scan, acc, cast(arg, value), node.axis, node.reverse, node.exclusive,
+                            program.dtype, program)
             case Align():
                 return self.new[node.arg]
             case ExpandTo():
@@ -199,45 +210,6 @@ class _Closing:
         if result.ndim == 0:  # every axis was folded into a scalar
             return self.one(result)
         return self.one(make(Index, result, forms, len(kept)))
-
-
-class Fold:
-    """What a composite accumulator is written with: `fold(x, "sum")` keeps the folded axes."""
-
-    def __init__(self, axes: tuple[int, ...], where: Array | None, initial: Node | None) -> None:
-        self.axes, self.where, self.initial = axes, where, initial
-
-    def __call__(self, x: Array, name: str, **options: Any) -> Array:
-        """`x` folded by accumulator `name`, the folded axes kept with size 1."""
-        if self.initial is not None:
-            options["initial"] = Array(self.initial)
-        return accumulate(name, x, axis=self.axes, keepdims=True, where=self.where, **options)
-
-    def count(self, x: Array) -> Array:
-        """How many elements of `x` are folded into each result, an int64 array."""
-        if self.where is None:
-            total = Array(const(np.int64(1)))
-            for axis in self.axes:
-                total = total * Array(make(Size, x.node, axis))
-            return total
-        ones = Array(make(ExpandTo, const(np.int64(1)), x.node))
-        return accumulate("sum", ones, axis=self.axes, keepdims=True, where=self.where)
-
-    def place(self, index: Array, missing: Array) -> Array:
-        """`index`; the call is an error where it is `missing`."""
-        return apply(PLACE, index, missing)
-
-    def constant(self, x: Array) -> Array:
-        """`x`, of which gradients know nothing."""
-        return apply(STOP, x)
-
-    def root(self, x: Array) -> Array:
-        """The square root, whose gradient at 0 counts as 0."""
-        return apply(ROOT, x)
-
-    def masked(self, mask: Array) -> Fold:
-        """The same fold over the elements that `mask` selects as well."""
-        return Fold(self.axes, mask if self.where is None else self.where & mask, self.initial)
 
 
 def _of_bools(acc: Accumulator) -> Accumulator:

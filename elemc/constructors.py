@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from .accumulators import LOGADDEXP, Accumulator, accumulator
+from .accumulators_results import result_dtype
 from .array import Array, apply, as_node
 from .dtypes import dtype_of
 from .errors import ArgumentError, AxisError, DtypeError, ShapeError, UnsupportedError
-from .graph import Align, Axis, ExpandTo, Index, Input, Iota, Node, Size, make, note_source
+from .graph import Align, Axis, ExpandTo, Index, Input, Iota, Node, Scan, Size, make, note_source
 from .indexing import axes_of, axis_of, listed
 
 _count = itertools.count()
@@ -178,6 +180,46 @@ def flip(x: Array, axis: int | Sequence[int] | None = None) -> Array:
     """`x` reversed along the given axes."""
     axes = axes_of(axis, x.ndim)
     return x[tuple(slice(None, None, -1) if a in axes else slice(None) for a in range(x.ndim))]
+
+
+def scan(acc: Any, x: Any, axis: int | None = None, *, reverse: bool = False,
+         exclusive: bool = False) -> Array:
+    """The running states of an accumulator along one axis: `scan("sum", x)` is a running sum.
+
+    Parameters
+    ----------
+    acc : str or Accumulator
+    x : Array
+    axis : int, optional
+        Without it, `x` has one axis only.
+    reverse : bool
+        Go from the end to the beginning.
+    exclusive : bool
+        Each element's state is the one before it, so that the first is the identity.
+    """
+    fold, node = accumulator(acc), as_node(x)
+    if not isinstance(fold, Accumulator):
+        raise UnsupportedError(f"a scan of {fold.name}: it is made of several folds")
+    if axis is None and node.ndim != 1:
+        raise AxisError(f"scan of rank {node.ndim} without axis=: elemc does not flatten")
+    place = 0 if axis is None else axis_of(axis, node.ndim)
+    dtype = None if node.dtype is None else result_dtype(fold, node.dtype)
+    return Array(_noted(make(Scan, fold, node, place, bool(reverse), bool(exclusive), dtype, None)))
+
+
+def cumsum(x: Any, axis: int | None = None) -> Array:
+    """The running sum."""
+    return scan("sum", x, axis)
+
+
+def cumprod(x: Any, axis: int | None = None) -> Array:
+    """The running product."""
+    return scan("prod", x, axis)
+
+
+def logcumsumexp(x: Any, axis: int | None = None) -> Array:
+    """The logarithm of the running sum of exponentials, without overflow."""
+    return scan(LOGADDEXP, x, axis)
 
 
 def diagonal(x: Array, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:

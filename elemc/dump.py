@@ -25,6 +25,7 @@ from .graph import (
     Input,
     Iota,
     Node,
+    Scan,
     Size,
 )
 from .graph_gradients import Custom, Exactly, Scatter, SumTo
@@ -158,6 +159,8 @@ def _node(node: Node, name: Callable[[Node], str]) -> str:
         case ExpandTo() | SumTo():
             word = {Exactly: "exactly", SumTo: "sum_to"}.get(type(node), "expand_to")
             return f"{word}({name(node.arg)}, {name(node.like)})"
+        case Scan():
+            return formula(node, {node.arg: name(node.arg)})
         case Custom():
             return f"custom({name(node.arg)})"
         case Scatter():

@@ -255,7 +255,8 @@ class _Emitter(Expressions):
         k = self.digit[item.axis]
         view: dict[str, Any] = {
             "kind": "loop", "var": f"i{k}", "start": "0", "stop": self.extent(item.axis),
-            "base": f"b{k}", "width": f"w{k}", "independent": item.independent}
+            "base": f"b{k}", "width": f"w{k}", "independent": item.independent,
+            "reverse": item.reverse}
         if item.kind.startswith("parallel"):
             view |= {"start": begin, "stop": end}
         if item.independent:

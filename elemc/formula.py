@@ -20,6 +20,7 @@ from .graph import (
     Node,
     Only,
     Pick,
+    Scan,
     Size,
     make,
     toposort,
@@ -77,6 +78,9 @@ def _text(node: Node, names: Mapping[Node, str],
             return _apply(node, texts)
         case Accumulate():
             return _accumulate(node, texts)
+        case Scan():
+            more = "".join(f", {w}=True" for w in ("reverse", "exclusive") if getattr(node, w))
+            return f"scan({node.acc.name}, {texts[node.arg][0]}, axis={node.axis}{more})", CALL
         case Index():
             return _tight(node.arg, texts) + _index(node), CALL
     raise AssertionError(type(node).__name__)

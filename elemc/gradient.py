@@ -17,7 +17,7 @@ from typing import Any
 
 from .array import Array, accumulate, apply, as_node
 from .errors import ArgumentError, ElemcError, UnsupportedError
-from .gradient_folds import fold_rule, in_dtype
+from .gradient_folds import fold_rule, in_dtype, scan_rule
 from .graph import (
     Accumulate,
     Apply,
@@ -29,6 +29,7 @@ from .graph import (
     Input,
     Node,
     Only,
+    Scan,
     const,
     make,
     source_of,
@@ -150,6 +151,8 @@ def _contributions(node: Node, g: Cotangent) -> Iterator[tuple[Node, Cotangent, 
             yield node.arg, Cotangent(Array(back)), node.arg
         case Custom():
             yield from _of_custom(node, g)
+        case Scan():
+            yield node.arg, Cotangent(scan_rule(g.whole(), node)), node.arg
         case Accumulate():
             for child, value, mask in fold_rule(node)(g.whole(), node):
                 yield child, Cotangent(value, mask), node.arg if child is node.arg else node

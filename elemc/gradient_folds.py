@@ -13,8 +13,9 @@ import numpy as np
 
 from .accumulators import ACCUMULATORS
 from .array import Array, accumulate, apply
+from .constructors import scan
 from .errors import UnsupportedError
-from .graph import Accumulate, Axis, ExpandTo, Index, Node, make
+from .graph import Accumulate, Axis, ExpandTo, Index, Node, Scan, make
 
 Parts = list[tuple[Node, Any, Any]]
 
@@ -69,8 +70,58 @@ def _extremum(g: Array, node: Accumulate) -> Parts:
     return [(*of_arg[:2], counted), *rest]
 
 
+def _prod(g: Array, node: Accumulate) -> Parts:
+    """The product of the other elements, without a division, zeros and infinities among them."""
+    x: Any = Array(node.arg)
+    if node.where is not None:
+        x = apply("where", Array(node.where), x, 1)
+    product = None if node.initial is None else accumulate("prod", x, node.axes)
+    share = g if node.initial is None else g * Array(node.initial)
+    of_arg = stretched(share, node) * conj(others(x, node.axes))
+    return _cotangents(node, of_arg, None if product is None else g * conj(product))
+
+
+def conj(x: Any) -> Any:
+    """The conjugate; of a real number itself."""
+    return np.conjugate(x) if x.dtype.kind == "c" else x
+
+
+def others(x: Any, axes: tuple[int, ...]) -> Any:
+    """For every element the product of all others along `axes`.
+
+    Finite numbers times 0 are 0, also where their product overflows.
+    """
+    solid = apply("where", x == 0, 1, x)
+    result = None
+    for axis in reversed(axes):  # the others of a row, times the products of the other rows
+        row = scan("prod", solid, axis, exclusive=True) * scan(
+            "prod", solid, axis, reverse=True, exclusive=True)
+        result = row if result is None else result * row
+        solid = accumulate("prod", solid, axis, keepdims=True)
+    zero, strange = x == 0, ~np.isfinite(x)
+    zeros, strangers = (accumulate("sum", is_so, axes, keepdims=True) - is_so
+                        for is_so in (zero, strange))
+    nothing = apply("where", strangers > 0, np.nan, 0.0)
+    return apply("where", zeros > 0, nothing, result)
+
+
+def scan_rule(g: Array, node: Scan) -> Array:
+    """The cotangent of what a scan goes over.
+
+    Raises
+    ------
+    UnsupportedError
+        If there is no rule.
+    """
+    if node.acc is not ACCUMULATORS["sum"]:
+        raise UnsupportedError(f"a scan of {node.acc.name} has no gradient")
+    back = scan("sum", g, node.axis, reverse=not node.reverse, exclusive=node.exclusive)
+    return in_dtype(back, node.arg)  # type: ignore[no-any-return]
+
+
 FOLD_RULES: dict[str, Callable[[Array, Accumulate], Parts]] = {
-    "sum": _sum, "max": _extremum, "min": _extremum, "fmax": _extremum, "fmin": _extremum,
+    "sum": _sum, "prod": _prod,
+    **dict.fromkeys(("max", "min", "fmax", "fmin"), _extremum),
 }
 
 

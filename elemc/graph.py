@@ -11,6 +11,7 @@ Grammar::
            | Apply(op, args, dtype)                a scalar operation, element by element
            | Cast(arg, dtype)                      arg.astype(dtype)
            | Accumulate(acc, arg, axes, ...)       a fold over some axes, which the result lacks
+           | Scan(acc, arg, axis, ...)             the running states of a fold along one axis
            | Index(arg, forms, ndim)               broadcasting, transposing, slicing
            | ExpandTo(arg, like)                   arg stretched to the shape of like
            | ...                                   what gradients need: `graph_gradients`
@@ -166,6 +167,27 @@ class Accumulate(Ranked):
 
     def __post_init__(self) -> None:
         self.settle(self.arg.ndim - len(self.axes))
+
+
+@node_class
+class Scan(Ranked):
+    """The states of `acc` along one axis of `arg`, one per element, each with those before it.
+
+    If `exclusive`, without the element itself; if `reverse`, from the end.  `program` is the
+    traced accumulator, once the graph is closed.
+    """
+
+    parts = ("arg",)
+    acc: Any
+    arg: Node
+    axis: int
+    reverse: bool
+    exclusive: bool
+    dtype: np.dtype | None
+    program: Any
+
+    def __post_init__(self) -> None:
+        self.settle(self.arg.ndim)
 
 
 @dataclass(frozen=True)
@@ -346,8 +368,7 @@ def _unflatten(rows: list[Any], inputs: list[int], outputs: list[int]) -> Graph:
 
 
 __all__ = [
-    "Accumulate", "Align", "Apply", "Axis", "Captured", "Cast", "Const", "ExpandTo",
-    "FrozenArray",
-    "Graph", "Index", "Input", "Iota", "Node", "Only", "Pick", "Size", "carry_source", "const",
-    "is_const", "make", "note_source", "source_of", "toposort",
+    "Accumulate", "Align", "Apply", "Axis", "Captured", "Cast", "Const", "ExpandTo", "FrozenArray",
+    "Graph", "Index", "Input", "Iota", "Node", "Only", "Pick", "Scan", "Size", "carry_source",
+    "const", "is_const", "make", "note_source", "source_of", "toposort",
 ]

@@ -28,6 +28,7 @@ from .graph import (
     Node,
     Only,
     Pick,
+    Scan,
     Size,
 )
 from .graph_gradients import Custom, Scatter, SumTo
@@ -104,6 +105,8 @@ def _value(node: Node, values: dict[Node, np.ndarray], shape: tuple[int, ...]) -
             return result.reshape(shape)
         case Accumulate():
             return _accumulate(node, values)
+        case Scan():
+            return _scan(node, values[node.arg])
     raise AssertionError(f"{type(node).__name__} in a closed graph")
 
 
@@ -158,6 +161,23 @@ def _start(initial: np.ndarray | None) -> dict[str, Any]:
     if initial.ndim:
         raise ShapeError("initial= of a reduction is a scalar")
     return {"initial": initial[()]}
+
+
+def _scan(node: Scan, arg: np.ndarray) -> np.ndarray:
+    rows = np.moveaxis(arg.astype(node.program.value, copy=False), node.axis, 0)
+    result = np.empty(rows.shape, node.dtype)
+    state: list[np.ndarray] | None = None
+    if node.program.identity is not None:
+        state = [np.full(rows.shape[1:], p) for p in node.program.identity]
+    order = range(len(rows))
+    for k in reversed(order) if node.reverse else order:
+        extra = [rows[k], *([np.full(rows.shape[1:], k)] if node.program.index else [])]
+        before = state
+        state = _elementwise(node.program.start, extra) if state is None else (
+            _elementwise(node.program.combine, [*state, *extra]))
+        shown = before if node.exclusive and before is not None else state
+        result[k] = _elementwise(node.program.finish, shown)[0]
+    return np.moveaxis(result, 0, node.axis)
 
 
 def _fold(program: Any, value: np.ndarray, axes: tuple[int, ...], initial: np.ndarray | None,

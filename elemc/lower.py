@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from . import values
+from .errors import UnsupportedError
 from .graph import (
     Accumulate,
     Apply,
@@ -24,6 +26,7 @@ from .graph import (
     Node,
     Only,
     Pick,
+    Scan,
     Size,
 )
 from .graph_gradients import Custom, Scatter, SumTo
@@ -111,7 +114,7 @@ class Lowering:
         match node:
             case Apply():
                 yield from (self.fit(arg, env) for arg in node.args)
-            case Cast() | ExpandTo() | Custom():
+            case Cast() | ExpandTo() | Custom() | Scan():
                 yield self.fit(node.arg, env)
             case Index():
                 at = tuple(self.form(node, d, env) for d in range(node.arg.ndim))
@@ -261,6 +264,8 @@ class Lowering:
                                  None, None)
             case Accumulate():
                 return self.fold(node, env, args)
+            case Scan():
+                return self.scan(node, env, args[0])
         return args[0]
 
     def load(self, operand: int, access: Access, dtype: np.dtype) -> Value:
@@ -294,6 +299,22 @@ class Lowering:
             initial = None  # what it starts from anyway
         axes = frozenset[str]().union(*(a.axes for a in args)) - set(over)
         return self.make(Fold, axes, program.dtype, program, arg, over, initial, where)
+
+    def scan(self, node: Scan, env: Env, arg: Value) -> Value:
+        """The value of an element of a scan."""
+        program, at = node.program, env[node.axis]
+        arg = self.convert(arg, program.value)
+        if self.extents.of[node][node.axis] in self.ones:
+            if not node.exclusive:
+                return self.single(program, arg, None, None)
+            [result] = inline(program.finish, initial_state(program, None) or ())
+            return self.convert(result, program.dtype)
+        if at is None or at != Affine(terms=((at.terms[0][0], 1),)):
+            raise UnsupportedError(f"a slice along axis {node.axis} of a scan of {node.acc.name}: "
+                                   "slice the result of the function")
+        axis = at.terms[0][0]
+        return self.make(values.Scan, arg.axes | {axis}, program.dtype, program, arg, (axis,), None,
+                         None, node.reverse, node.exclusive)
 
     def single(self, program: Any, arg: Value, initial: Value | None,
                where: Value | None) -> Value:

@@ -32,6 +32,7 @@ from .graph import (
     Node,
     Only,
     Pick,
+    Scan,
     Size,
     make,
     source_of,
@@ -111,7 +112,7 @@ def _node_extents(node: Node, extents: Extents) -> tuple[int, ...]:
         case Iota():
             assert isinstance(node.size, Size)
             return (of[node.size.arg][node.size.dim],)
-        case Cast() | Custom():
+        case Cast() | Custom() | Scan():
             return of[node.arg]
         case Apply():
             result = [extents.add(("one",))] * node.ndim

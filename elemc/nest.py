@@ -99,6 +99,7 @@ class Loop:
     kind: str
     body: list[Statement]
     independent: bool = False
+    reverse: bool = False
 
 
 @dataclass

@@ -98,6 +98,7 @@ class _Printer:
             case Loop():
                 free = ", independent" if statement.independent else ""
                 kind = "" if statement.kind == "serial" else f" ({statement.kind}{free})"
+                kind += ", from its end" if statement.reverse else ""
                 return [f"{indent}for {statement.axis}{kind}:", *self.body(statement.body, inner)]
             case LaneLoop() | Blocks():
                 return [*self.head(statement, indent), *self.body(statement.body, inner)]

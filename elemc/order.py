@@ -9,9 +9,9 @@ folds are small arrays.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from .values import Access, Fold, Load, Operand, Specialized, Store, Value, walk
+from .values import Access, Fold, Load, Operand, Scan, Specialized, Store, Value, walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +68,59 @@ def roots(spec: Specialized) -> list[Root]:
                 order = kept
                 break
         found.append(Root(store, order, frozenset(), needs))
+    return found
+
+
+def next_axis(root: Root, bound: Sequence[str]) -> str | None:
+    """The axis whose loop `root` enters next."""
+    return next((a for a in root.order if a not in bound), None)
+
+
+@dataclass
+class Segment:
+    """Roots that share the loop over `axis`; None: nothing is left to loop over.
+
+    `reverse` is the direction of scans along that axis; None: there are none.
+    """
+
+    axis: str | None
+    reverse: bool | None = None
+    roots: list[Root] = field(default_factory=list)
+
+    def takes(self, root: Root, axis: str | None, reverse: bool | None) -> bool:
+        """Whether a root may share this loop."""
+        if self.axis != axis or self.reverse is None or reverse is not None:
+            return self.axis == axis and self.reverse == reverse
+        return isinstance(root.of, Store) and root.order[-1] == axis and any(
+            r.of in root.needs for r in self.roots)
+
+
+def loops(level_roots: Sequence[Root], bound: tuple[str, ...]) -> list[Segment]:
+    """The loops of one level: each root enters the first loop that it can."""
+    found: list[Segment] = []
+    place: dict[Fold, int] = {}
+    for root in level_roots:
+        axis = next_axis(root, bound)
+        reverse = root.of.reverse if isinstance(root.of, Scan) and axis in root.over else None
+        earliest = 0
+        for need in root.needs:
+            if need not in place:
+                continue  # done outside
+            at = place[need]
+            if axis is None or axis in need.over:  # here it ends
+                shares = isinstance(need, Scan) and found[at].takes(root, axis, reverse)
+            else:
+                shares = found[at].axis == axis
+            earliest = max(earliest, at if shares else at + 1)
+        for k in range(earliest, len(found)):
+            if found[k].takes(root, axis, reverse):
+                break
+        else:
+            k = len(found)
+            found.append(Segment(axis, reverse))
+        found[k].roots.append(root)
+        if isinstance(root.of, Fold):
+            place[root.of] = k
     return found
 
 
@@ -130,8 +183,10 @@ def _fold_order(fold: Fold, spec: Specialized) -> tuple[str, ...]:
     for load in loads:
         memory.update(dict.fromkeys(memory_order(load.access, spec.operands[load.operand])))
     axes = [*memory, *(a for a in spec.axes if a not in memory)]
-    kept = [a for a in axes if a in fold.axes]
+    kept = [a for a in axes if a in fold.axes and a not in fold.over]
     over = [a for a in axes if a in fold.over] if fold.program.lanes else list(fold.over)
+    if isinstance(fold, Scan):
+        return (*kept, *over)
     strip = _strip_axis(loads, spec.operands, kept, over)
     if strip is None:
         return (*kept, *over)

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from . import accumulators_docs, ops_docs
+from .accumulators import LOGADDEXP
 from .array import Array, accumulate, apply, as_node
 from .constructors import (
     astype,
@@ -19,6 +20,7 @@ from .constructors import (
     full_like,
     moveaxis,
     ones_like,
+    scan,
     zeros_like,
 )
 from .dtypes import PYTHON_NUMBERS, dtype_of
@@ -41,8 +43,6 @@ from .protocol_numpy import (
 
 OUTPUTS = "several outputs of one function, written into slices with out="
 SLICES = "slices with constant bounds, x[:k] and x[k:]"
-TOTALS = "accumulate gives totals; running sums are not there"
-TOTAL_PRODUCTS = "accumulate gives totals; running products are not there"
 MASK = "where with a mask"
 MEMBERS = "any(x[..., None] == values, axis=-1)"
 ORDERED = "max and min; sort the arrays outside"
@@ -97,8 +97,6 @@ INSTEAD = {
     "interp": "where and arithmetic",
     "convolve": "a sum of slices, w[0] * x[2:] + w[1] * x[1:-1] + w[2] * x[:-2]",
     "correlate": "a sum of slices, w[0] * x[:-2] + w[1] * x[1:-1] + w[2] * x[2:]",
-    "cumsum": TOTALS, "cumulative_sum": TOTALS, "nancumsum": TOTALS,
-    "cumprod": TOTAL_PRODUCTS, "cumulative_prod": TOTAL_PRODUCTS,
     # statistics and products
     "average": "(x * w).sum() / w.sum()",
     "cov": CENTRED,
@@ -155,12 +153,15 @@ def ufunc(fn: np.ufunc, method: str, args: tuple[Any, ...], kwargs: dict[str, An
     if method == "reduce":
         return _reduced(fn, name, args, kwargs)
     compute = _computes(fn, name)
+    if method == "accumulate" and fn in REDUCE:
+        acc = LOGADDEXP if fn is np.logaddexp else REDUCE[fn]
+        kwargs.setdefault("axis", args[1] if len(args) > 1 else 0)
+        return running(acc)(args[0], **kwargs)
     if method == "outer":
         args = _crossed(*args)
     elif method != "__call__":
-        nearest = "elemc.where and accumulations" if method != "accumulate" else (
-            f"elemc.{REDUCE.get(fn, 'accumulate')} gives the total")
-        raise UnsupportedError(f"elemc has no {name}.{method}. The nearest thing: {nearest}.")
+        raise UnsupportedError(f"elemc has no {name}.{method}. The nearest thing: "
+                               "elemc.where, accumulations, or elemc.scan.")
     options = {k: v for k, v in kwargs.items()
                if not isinstance(v, (str, bool)) or DEFAULTS.get(k) != v}
     dtype = options.pop("dtype", None)
@@ -261,11 +262,26 @@ def function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
     return own(*args, **plain)
 
 
+def running(acc: Any) -> Callable[..., Any]:
+    """NumPy's running total of an accumulator."""
+
+    def total(a: Any, axis: int | None = None, dtype: Any = None) -> Any:
+        return scan(acc, a if dtype is None else a.astype(dtype), axis)
+
+    return total
+
+
 FUNCTIONS.update({
     getattr(np, name): fold_of({"amax": "max", "amin": "min"}.get(name, name))
     for name in ("sum prod max min amax amin any all mean argmax argmin count_nonzero nansum "
                  "nanprod nanmax nanmin nanmean nanvar nanstd nanargmax nanargmin ptp").split()})
 FUNCTIONS.update({
+    # running totals
+    np.cumsum: running("sum"), np.cumprod: running("prod"),
+    np.cumulative_sum: lambda x, *, axis=None, dtype=None: running("sum")(x, axis, dtype),
+    np.cumulative_prod: lambda x, *, axis=None, dtype=None: running("prod")(x, axis, dtype),
+    np.nancumsum: lambda a, axis=None, dtype=None: running("sum")(
+        apply("where", np.isnan(a), 0, a), axis, dtype),
     # spreads, products, norms
     np.dot: dot, np.inner: inner, np.outer: outer, np.linalg.outer: outer, np.vdot: vdot,
     np.matmul: matmul, np.linalg.matmul: matmul,
@@ -362,7 +378,8 @@ def _install() -> None:
         "__array_ufunc__": lambda self, fn, method, *args, **kw: ufunc(fn, method, args, kw),
         "__array_function__": lambda self, fn, types, args, kw: function(fn, args, kw),
         "__matmul__": matmul, "__rmatmul__": lambda self, other: matmul(other, self),
-        "__getattr__": _attribute, "dot": dot, "diagonal": diagonal, "trace": trace,
+        "__getattr__": _attribute, "dot": dot, "diagonal": diagonal, "cumsum": running("sum"),
+        "cumprod": running("prod"), "trace": trace,
     }
     for name, member in members.items():
         setattr(Array, name, member)

@@ -11,8 +11,7 @@ in a buffer over the axes that differ.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -34,7 +33,7 @@ from .nest import (
     Statement,
     Write,
 )
-from .order import Root, carried, roots
+from .order import Root, Segment, carried, loops, next_axis, roots
 from .scope import Scope
 from .values import (
     SELECT,
@@ -43,20 +42,14 @@ from .values import (
     Literal,
     Load,
     Op,
+    Scan,
     Specialized,
     Store,
     Value,
+    convert,
     initial_state,
     inline,
 )
-
-
-@dataclass
-class Segment:
-    """Roots that share the loop over `axis`; None: nothing is left to loop over."""
-
-    axis: str | None
-    roots: list[Root] = field(default_factory=list)
 
 
 def schedule(spec: Specialized) -> Kernel:
@@ -95,7 +88,7 @@ class _Scheduler:
 
     def top(self) -> None:
         """The phases: each loop all of whose roots keep its axis may run in pieces."""
-        segments = self.segments(self.roots, ())
+        segments = loops(self.roots, ())
         serial: Scope | None = None
         for k, segment in enumerate(segments):
             self.buffer_late(segment, segments[k + 1:], (), shared=True)
@@ -111,34 +104,10 @@ class _Scheduler:
 
     def level(self, level_roots: Sequence[Root], bound: tuple[str, ...], scope: Scope) -> None:
         """Everything that `level_roots` do inside of the loops over `bound`."""
-        segments = self.segments(level_roots, bound)
+        segments = loops(level_roots, bound)
         for k, segment in enumerate(segments):
             self.buffer_late(segment, segments[k + 1:], bound, shared=False)
             self.segment(segment, bound, scope)
-
-    def segments(self, level_roots: Sequence[Root], bound: tuple[str, ...]) -> list[Segment]:
-        """The loops of one level: each root enters the first loop that it can."""
-        found: list[Segment] = []
-        place: dict[Fold, int] = {}
-        for root in level_roots:
-            axis = _next(root, bound)
-            earliest = 0
-            for need in root.needs:
-                if need not in place:
-                    continue  # done outside
-                at = place[need]
-                shares = axis is not None and found[at].axis == axis and axis not in need.over
-                earliest = max(earliest, at if shares else at + 1)
-            for k in range(earliest, len(found)):
-                if found[k].axis == axis:
-                    break
-            else:
-                k = len(found)
-                found.append(Segment(axis))
-            found[k].roots.append(root)
-            if isinstance(root.of, Fold):
-                place[root.of] = k
-        return found
 
     def buffer_late(self, segment: Segment, later: Sequence[Segment], bound: tuple[str, ...],
                     shared: bool) -> None:
@@ -151,16 +120,23 @@ class _Scheduler:
             if not isinstance(fold, Fold) or fold not in wanted or fold in self.planned:
                 continue
             here = segment.axis is None or segment.axis in root.over  # where this level ends it
+            if isinstance(fold, Scan):
+                self.plan(fold, fold.over if here else fold.axes, shared)
+                continue
             if not here or (shared and not self.same_phase(segment, later, fold)):
                 late[fold] = self.uses[fold]
         strips = {b.rstrip("/") for b in bound}
         values = [a for r in users for v in (r, *self.waiting.get(r.of, ())) for a in v.args]
         for value, last in carried(values, late, self.planned).items():
-            axes = tuple(a for a in self.kernel.axes if a in value.axes and a not in strips)
-            name = self.name("buffer")
-            self.kernel.buffers.append(Buffer(name, value.dtype, axes, shared))
-            self.planned[value] = Element(value.axes, value.dtype, name, axes)
+            self.plan(value, value.axes - strips, shared)
             self.waiting.setdefault(last, []).append(value)
+
+    def plan(self, value: Value, over: Collection[str], shared: bool) -> None:
+        """Give a value a buffer over these axes."""
+        axes = tuple(a for a in self.kernel.axes if a in over)
+        name = self.name("buffer")
+        self.kernel.buffers.append(Buffer(name, value.dtype, axes, shared))
+        self.planned[value] = Element(value.axes, value.dtype, name, axes)
 
     def same_phase(self, segment: Segment, later: Sequence[Segment], fold: Fold) -> bool:
         """Whether all users of a fold that ends at the top run in the same serial phase."""
@@ -184,18 +160,18 @@ class _Scheduler:
             self.strip(segment, bound, scope)
             return
         starting = [r for r in segment.roots if axis in r.over and r.of not in self.states]
-        merged = [r for r in starting if r.fold.program.lanes]
+        merged = [r for r in starting if r.fold.program.lanes and not isinstance(r.of, Scan)]
         for root in starting:
             if root not in merged:
                 self.start_left(root.fold, scope, strip)
         inner = (*bound, axis)
-        last = all(_next(r, inner) is None for r in segment.roots)
+        last = all(next_axis(r, inner) is None for r in segment.roots)
         if last and merged:
             self.lanes(segment, merged, axis, scope)
         elif merged:
             self.blocks(segment, merged, inner, scope, strip)
         else:
-            loop = Loop(axis, self.kind(axis, bound, segment), [])
+            loop = Loop(axis, self.kind(axis, bound, segment), [], reverse=bool(segment.reverse))
             loop.independent = last and (loop.kind == "lane" or all(
                 isinstance(r.of, Store) for r in segment.roots))
             scope.body.append(loop)
@@ -239,11 +215,11 @@ class _Scheduler:
         folds = [self.lane_fold(r.fold) for r in merged]
         loop = Blocks(inner[-1], folds, [], strip)
         inside = scope.inside(loop.body)
-        direct = strip is not None and all(_next(r, inner) == strip for r in merged)
+        direct = strip is not None and all(next_axis(r, inner) == strip for r in merged)
         for root, fold in zip(merged, folds, strict=True):
             if direct:  # the innermost loop over a strip adds to the block's partial states
                 self.states[root.fold] = [Element(frozenset(), fold.dtype, fold.name, at=strip)]
-            elif _next(root, inner) in (None, strip):  # a turn's part is a single element
+            elif next_axis(root, inner) in (None, strip):  # a turn's part is a single element
                 part = _target(self.name("part"), fold.dtype, strip)
                 self.declare([part], [fold.neutral], inside, strip)
                 self.states[root.fold] = [part]
@@ -296,6 +272,9 @@ class _Scheduler:
         """After the last loop of a fold: its result, in a variable, a strip's array or a buffer."""
         fold = root.of
         assert isinstance(fold, Fold)
+        if isinstance(fold, Scan):
+            del self.states[fold]
+            return
         if root.over & set(bound):
             return  # a partial state, for the loop around this one
         program = fold.program
@@ -333,8 +312,12 @@ class _Scheduler:
 
     def leaf(self, level_roots: Sequence[Root], scope: Scope) -> None:
         """The statements of roots whose axes are all bound."""
-        values = scope.values([v for r in level_roots for v in r.inputs()])
         for root in level_roots:
+            if isinstance(root.of, Scan):
+                self.advance(root, root.of, scope)
+        rest = [r for r in level_roots if not isinstance(r.of, Scan)]
+        values = scope.values([v for r in rest for v in r.inputs()])
+        for root in rest:
             if isinstance(root.of, Store):
                 store = root.of
                 mask = None if store.mask is None else values[store.mask]
@@ -342,6 +325,19 @@ class _Scheduler:
                                         store.mode, mask))
             else:
                 self.update(root, scope, values)
+
+    def advance(self, root: Root, scan: Scan, scope: Scope) -> None:
+        """One more element of a scan; its value here is known from now on."""
+        if not scan.exclusive:
+            self.update(root, scope, scope.values(root.inputs()))
+        program = scan.program
+        [result] = inline(program.finish, self.states[scan][:len(program.state)])
+        value = scope.known[scan] = scope.let(convert(result, scan.dtype))
+        if scan.exclusive:
+            self.update(root, scope, scope.values(root.inputs()))
+        if scan in self.planned:
+            scope.body.append(Assign(self.planned[scan], value))
+            self.buffered[scan] = self.planned[scan]
 
     def update(self, root: Root, scope: Scope, values: dict[Value, Value]) -> None:
         """One more element of a fold."""
@@ -365,11 +361,6 @@ class _Scheduler:
             scope.body.append(First(targets[-1], list(begin), assign))
         else:
             scope.body.extend(assign)
-
-
-def _next(root: Root, bound: Sequence[str]) -> str | None:
-    """The axis whose loop `root` enters next."""
-    return next((a for a in root.order if a not in bound), None)
 
 
 def _target(name: str, dtype: np.dtype, strip: str | None) -> Named | Element:

@@ -34,6 +34,7 @@ from .graph import (
     Index,
     Input,
     Node,
+    Scan,
 )
 from .graph_gradients import Scatter, SumTo
 
@@ -308,8 +309,8 @@ class Planner:
     def reads(self, node: Node, place: Place) -> list[tuple[Node, Place]]:
         """How the children of `node` are read when it is sliced along `place`."""
         match node:
-            case SumTo() | Scatter():
-                raise Impossible(f"{formula(node)} is a gradient of stretching or indexing")
+            case SumTo() | Scatter() | Scan():
+                raise Impossible(f"{formula(node)} does not go by blocks")
             case Apply():
                 return [(arg, self.fit(arg, place)) for arg in node.args]
             case Cast():

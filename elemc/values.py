@@ -11,6 +11,7 @@ Grammar::
     Store  := (operand, access, value, mode, mask)         mode: write | add
     Value  := Load(operand, access) | Literal(value) | Extent(extents) | Position(affine)
             | Op(op, args) | Convert(arg) | Fold(program, arg, axes, initial, where)
+            | Scan(a Fold, reverse, exclusive)
     access := one Affine per dimension of the operand
     Affine := const + sum(coef * start(extent)) + sum(coef * axis), guards
 
@@ -195,6 +196,17 @@ class Fold(Value):
     def args(self) -> tuple[Value, ...]:
         """The values this one is computed from."""
         return tuple(v for v in (self.arg, self.initial, self.where) if v is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class Scan(Fold):
+    """The state of a fold along `over`, its only axis, at an element of that axis.
+
+    If `exclusive`, the state before that element; if `reverse`, coming from the end.
+    """
+
+    reverse: bool = False
+    exclusive: bool = False
 
 
 @dataclass(frozen=True)

@@ -56,10 +56,8 @@ def test_of_numpy_code(fn):
 FOLDS = {"sum": {}, "mean": {}, "max": {}, "min": {}, "fmax": {}, "fmin": {}, "var": {"ddof": 1},
          "std": {}, "logsumexp": {}, "norm": {"ord": 3}, "norm1": {}, "norm2": {}, "norminf": {},
          "ptp": {}, "nansum": {}, "nanmean": {}, "nanvar": {}, "nanstd": {}, "nanmax": {},
-         "nanmin": {}}
+         "nanmin": {}, "prod": {}, "nanprod": {}}
 FLAT = {"any", "all", "argmin", "argmax", "count_nonzero", "nanargmin", "nanargmax"}
-LATER = {"prod", "nanprod"}
-
 
 def folded(name, x, axis):
     if isinstance(x, np.ndarray) and name in ("fmin", "fmax"):
@@ -69,7 +67,7 @@ def folded(name, x, axis):
 
 
 def test_every_accumulator_is_known():
-    assert set(FOLDS) | FLAT | LATER == set(ACCUMULATORS)
+    assert set(FOLDS) | FLAT == set(ACCUMULATORS)
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1, (0, 2)])
@@ -84,7 +82,7 @@ def test_accumulators(name, axis):
     check(cost, x)
 
 
-@pytest.mark.parametrize("name", FOLDS)
+@pytest.mark.parametrize("name", [n for n in FOLDS if "prod" not in n])
 def test_second_order_of_accumulators(name):
     x, d = RNG.normal(size=(3, 4)), RNG.normal(size=(3, 4))
 
@@ -133,6 +131,57 @@ def test_delicate_places():
     np.testing.assert_allclose(got, [[0, 0.5, 0.5], [1, 0, 0]])
     got = ec.grad(lambda x: ec.nansum(x * x))(np.array([np.nan, 2.0]))
     np.testing.assert_array_equal(got, [0, 4])
+
+
+INF, NAN = math.inf, math.nan
+PRODUCTS = [  # a row, and the product of all other elements at each place
+    ([2.0, 3.0, 5.0], [15.0, 10.0, 6.0]), ([0.0, 3.0, 5.0], [15.0, 0.0, 0.0]),
+    ([0.0, 3.0, 0.0], [0.0, 0.0, 0.0]), ([INF, 2.0], [2.0, INF]), ([NAN, 2.0, 3.0], [6.0, NAN, NAN]),
+    ([INF, 0.0, 2.0], [0.0, INF, NAN]), ([1e-200, 1e-200], [1e-200, 1e-200]),
+    ([1e200, 0.0, 1e200, 1e200], [0.0, INF, 0.0, 0.0]), ([7.0], [1.0]), ([-0.0, 2.0], [2.0, -0.0]),
+]
+
+
+@pytest.mark.parametrize(("row", "expected"), PRODUCTS)
+def test_product_is_differentiated_without_a_division(row, expected):
+    np.testing.assert_array_equal(ec.grad(lambda x: x.prod())(np.array(row)), expected)
+
+
+def test_products_in_float32_beside_a_zero():
+    row = np.array([1e13] * 4 + [0.0] + [1e13] * 5, "float32")
+    got = ec.grad(lambda x: x.prod())(row)
+    np.testing.assert_array_equal(got, np.where(row == 0, np.inf, 0).astype("float32"))
+
+
+def test_products_over_several_axes_with_masks_and_initial_values():
+    x = RNG.normal(size=(3, 4, 2)) + 2
+    check(lambda x: (x.prod(axis=(0, 2)) ** 2).sum(), x)
+    check(lambda x: x.prod() * x.prod(axis=1).sum(), x)
+    m = x > 2
+    check(lambda x: (x.prod(axis=1, where=m) * 3).sum(), x)
+    found = ec.grad(lambda x, s: np.prod(x, initial=s), (0, 1))(x, 2.0)
+    np.testing.assert_allclose(found[0], 2 * x.prod() / x, rtol=1e-13)
+    np.testing.assert_allclose(found[1], x.prod(), rtol=1e-13)
+    z = x + 1j * RNG.normal(size=x.shape)
+    [got] = ec.vjp(ec.function([v := ec.array("z", 3, "complex128")], v.prod()))(z, 1.0 + 0j)
+    np.testing.assert_allclose(got, np.conj(z.prod() / z), rtol=1e-12)
+
+
+def test_running_sums():
+    weights = RNG.normal(size=(4, 5))
+    for axis in (0, 1):
+        for reverse, exclusive in itertools.product((False, True), repeat=2):
+            def cost(x, axis=axis, reverse=reverse, exclusive=exclusive):
+                if isinstance(x, np.ndarray):
+                    y = np.flip(x, axis) if reverse else x
+                    y = np.cumsum(y, axis) - exclusive * y
+                    y = np.flip(y, axis) if reverse else y
+                else:
+                    y = ec.scan("sum", x, axis, reverse=reverse, exclusive=exclusive)
+                return (np.sin(y) * weights).sum()
+
+            found = ec.compile(lambda x, cost=cost: ec.grad(cost(x), x))(X)
+            np.testing.assert_allclose(found, differences(cost, [X], 0), rtol=1e-7, atol=1e-9)
 
 
 # -- sizes of 1 in this call ----------------------------------------------------------------------
@@ -363,8 +412,8 @@ def test_jvp():
 
 
 def test_rules_that_are_missing_say_so():
-    with pytest.raises(UnsupportedError, match="prod has no gradient.*test_gradients.py"):
-        ec.grad(lambda x: x.prod())(Y)
+    with pytest.raises(UnsupportedError, match="a scan of prod has no gradient"):
+        ec.grad(lambda x: ec.grad(lambda x: x.prod())(x).sum())(Y)
     with pytest.raises(UnsupportedError, match="step 2"):
         ec.grad(lambda x: x[::2].sum())(Y)
     with pytest.raises(DtypeError, match="the dtype of x is not known"):

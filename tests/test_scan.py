@@ -1,0 +1,151 @@
+"""Running states along an axis: directions, buffers, what shares their loops."""
+
+import numpy as np
+import pytest
+
+import elemc as ec
+from elemc.errors import ArgumentError, AxisError, UnsupportedError
+
+from .helpers import assert_same_bits
+
+RNG = np.random.default_rng(0)
+X, T = RNG.normal(size=(4, 5)), RNG.normal(size=(3, 4, 5))
+
+
+def exclusive(v, axis):
+    total = np.cumsum(np.insert(v, 0, 0, axis=axis), axis)
+    return np.delete(total, -1, axis=axis)
+
+
+def turned(fn, v, axis):
+    return np.flip(fn(np.flip(v, axis), axis), axis)
+
+
+def same(f, want, *arrays):
+    compiled = ec.compile(f)
+    for _ in range(2):  # the second time through the call path in C
+        got = compiled(*arrays)
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-14)
+    return compiled
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("x", [T, T.T, T[::-1, :, ::2], T.astype("float32"), (T * 9).astype("int16"),
+                               T > 0, T + 1j, T[:, :1], T[:, :, :0]], ids=str)
+def test_numpys(x, axis):
+    for fn in (np.cumsum, np.cumprod):
+        compiled = ec.compile(lambda x, fn=fn: fn(x, axis=axis))
+        got, want = compiled(x), fn(x, axis=axis)
+        assert (got.dtype, got.shape) == (want.dtype, want.shape)
+        if x.dtype.kind == "c":
+            np.testing.assert_allclose(got, want, rtol=1e-13)
+        else:
+            assert_same_bits(got, want)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_directions(axis):
+    same(lambda x: ec.scan("sum", x, axis, exclusive=True) * 2, 2 * exclusive(T, axis), T)
+    same(lambda x: ec.scan("prod", x, axis, reverse=True), turned(np.cumprod, T, axis), T)
+    same(lambda x: ec.scan("sum", x, axis, reverse=True, exclusive=True),
+         turned(exclusive, T, axis), T)
+
+
+@pytest.mark.parametrize("ufunc", [np.add, np.multiply, np.maximum, np.minimum, np.fmax, np.logaddexp,
+                                   np.logical_or, np.logical_and])
+def test_ufuncs_accumulate(ufunc):
+    x = np.where(X > 1, np.nan, X) if ufunc in (np.maximum, np.fmax) else X
+    want = ufunc.accumulate(x, axis=1)
+    same(lambda x: ufunc.accumulate(x, axis=1), want, x)
+    same(lambda x: ufunc.accumulate(x), ufunc.accumulate(x), x)
+
+
+def test_other_names():
+    same(lambda x: x.cumsum(1) + x.cumprod(0), X.cumsum(1) + X.cumprod(0), X)
+    same(lambda x: np.nancumsum(x), np.nancumsum(X[0]), X[0])
+    same(lambda x: ec.cumsum(x, 1) * ec.cumprod(x, 1), np.cumsum(X, 1) * np.cumprod(X, 1), X)
+    same(lambda x: ec.logcumsumexp(x, 1), np.logaddexp.accumulate(X, 1), X)
+    same(lambda x: np.cumsum(x, 0, dtype="float32"), np.cumsum(X, 0, dtype="float32"), X)
+
+
+@pytest.mark.parametrize(("f", "want"), [
+    (lambda x: np.cumsum(x, 1) * ec.scan("sum", x, 1, reverse=True),
+     np.cumsum(X, 1) * turned(np.cumsum, X, 1)),
+    (lambda x: np.cumsum(np.cumsum(x, 1), 1), np.cumsum(np.cumsum(X, 1), 1)),
+    (lambda x: np.cumsum(np.maximum.accumulate(x, 0), 1),
+     np.cumsum(np.maximum.accumulate(X, 0), 1)),
+    (lambda x: np.cumsum(x, 1) / x.sum(axis=1, keepdims=True),
+     np.cumsum(X, 1) / X.sum(axis=1, keepdims=True)),
+    (lambda x: np.cumsum(x - x.mean(axis=1, keepdims=True), 1).max(axis=1),
+     np.cumsum(X - X.mean(axis=1, keepdims=True), 1).max(axis=1)),
+    (lambda x: np.cumsum(x, 1).sum(axis=0), np.cumsum(X, 1).sum(axis=0)),
+    (lambda x: np.cumsum(x[0])[:, None] * np.cumsum(x[1]),
+     np.cumsum(X[0])[:, None] * np.cumsum(X[1])),
+    (lambda x: np.cumsum(x[0])[:, None] * np.cumsum(x[0]),
+     np.cumsum(X[0])[:, None] * np.cumsum(X[0])),
+    (lambda x: np.cumsum(x, 1) + np.cumsum(x, 0), np.cumsum(X, 1) + np.cumsum(X, 0)),
+    (lambda x: np.cumsum(x.T, 0) + x.T, np.cumsum(X.T, 0) + X.T),
+    (lambda x: np.cumsum(x, 1).mean(), np.cumsum(X, 1).mean()),
+    (lambda x: np.cumsum(x.sum(axis=1)), np.cumsum(X.sum(axis=1))),
+    (lambda x: np.cumsum(x, 0)[:, 1:3], np.cumsum(X, 0)[:, 1:3]),
+])
+def test_within_expressions(f, want):
+    same(f, want, X)
+
+
+def test_one_buffer_per_row():
+    """What goes forward waits in a buffer of one row for what comes back; a store needs none."""
+    f = ec.compile(lambda x: np.cumsum(x, 1) * ec.scan("sum", x, 1, reverse=True))
+    f(X)
+    [kernel] = f.specializations
+    assert [len(places) for places, *_ in kernel.bindings.buffers] == [1]
+    assert "for (int64_t i1 = n1; i1-- > 0;)" in kernel.source.text
+    f = ec.compile(lambda x: np.cumsum(x, 1) * 2)
+    f(X)
+    assert not f.specializations[0].bindings.buffers
+
+
+def test_users_accumulators():
+    mean = ec.Accumulator("mean_so_far", (0, 0.0), lambda n, m, x: (n + 1, m + (x - m) / (n + 1)),
+                          finish=lambda n, m: m)
+    same(lambda x: ec.scan(mean, x, 1), np.cumsum(X, 1) / np.arange(1, 6), X)
+    first = ec.Accumulator("first", None, lambda a, x: a)
+    same(lambda x: ec.scan(first, x, 1), np.broadcast_to(X[:, :1], X.shape), X)
+    with pytest.raises(ArgumentError, match="first has no identity, and so no exclusive scan"):
+        ec.compile(lambda x: ec.scan(first, x, 1, exclusive=True))(X)
+
+
+def test_in_place_and_long():
+    x = RNG.normal(size=100_000)
+    f = ec.compile(lambda x: np.cumsum(x))
+    y = x.copy()
+    f(y, out=y)
+    assert_same_bits(y, np.cumsum(x))
+    f = ec.compile(lambda x: np.cumsum(x) - ec.scan("max", x, reverse=True))
+    y = x.copy()
+    f(y, out=y)
+    assert_same_bits(y, np.cumsum(x) - turned(np.maximum.accumulate, x, 0))
+
+
+def test_interpreter_and_c_agree():
+    from elemc.interp import interpret
+
+    x = ec.tensor3("x")
+    f = ec.function([x], [ec.scan("sum", x, 1, exclusive=True), ec.scan("max", x, 2, reverse=True)])
+    for got, want in zip(f(T), interpret(f.close((np.dtype(float),)).graph, [T]), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_errors():
+    x = ec.matrix("x")
+    for make, error, say in [
+        (lambda: ec.scan("sum", x), AxisError, "does not flatten"),
+        (lambda: np.cumsum(x, 2), AxisError, "out of range"),
+        (lambda: ec.scan("mean", x, 0), UnsupportedError, "several folds"),
+        (lambda: ec.scan("summ", x, 0), ArgumentError, "no accumulator"),
+    ]:
+        with pytest.raises(error, match=say):
+            make()
+    with pytest.raises(UnsupportedError, match="slice the result of the function"):
+        ec.compile(lambda x: np.cumsum(x, 1)[:, 1:])(X)
