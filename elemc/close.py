@@ -122,7 +122,7 @@ class _Closing:
                 return cast(self.new[node.arg], node.dtype)
             case Accumulate():
                 return self._accumulate(node)
-            case Scan():
+            case Scan(program=None):
                 arg = self.new[node.arg]
                 assert arg.dtype is not None
                 value = node.acc.value_dtype(arg.dtype)
@@ -130,8 +130,8 @@ class _Closing:
                 program = fold_program(acc, value)
                 if node.exclusive and program.identity is None:
                     raise ArgumentError(f"{acc.name} has no identity, and so no exclusive scan")
-                return make(Scan, acc, cast(arg, value), node.axis, node.reverse, node.exclusive,
-                            program.dtype, program)
+                return make(Scan, acc, cast(arg, value), (), (), node.axis, node.reverse,
+                            node.exclusive, program.dtype, program)
             case Align():
                 return self.new[node.arg]
             case ExpandTo():

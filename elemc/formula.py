@@ -80,7 +80,8 @@ def _text(node: Node, names: Mapping[Node, str],
             return _accumulate(node, texts)
         case Scan():
             more = "".join(f", {w}=True" for w in ("reverse", "exclusive") if getattr(node, w))
-            return f"scan({node.acc.name}, {texts[node.arg][0]}, axis={node.axis}{more})", CALL
+            element = ", ".join(texts[n][0] for n in (node.arg, *node.more))
+            return f"scan({node.acc.name}, {element}, axis={node.axis}{more})", CALL
         case Index():
             return _tight(node.arg, texts) + _index(node), CALL
     raise AssertionError(type(node).__name__)

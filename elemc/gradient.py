@@ -15,9 +15,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .accumulators import ACCUMULATORS
 from .array import Array, accumulate, apply, as_node
 from .errors import ArgumentError, ElemcError, UnsupportedError
-from .gradient_folds import fold_rule, in_dtype, scan_rule
+from .gradient_folds import fold_rule, in_dtype, sum_back
+from .gradient_scans import fold_back, scan_back
 from .graph import (
     Accumulate,
     Apply,
@@ -152,9 +154,13 @@ def _contributions(node: Node, g: Cotangent) -> Iterator[tuple[Node, Cotangent, 
         case Custom():
             yield from _of_custom(node, g)
         case Scan():
-            yield node.arg, Cotangent(scan_rule(g.whole(), node)), node.arg
+            rule = sum_back if node.acc is ACCUMULATORS["sum"] and not node.initial else scan_back
+            for child, value in rule(g.whole(), node, pull_back):
+                yield child, Cotangent(in_dtype(value, child)), child
         case Accumulate():
-            for child, value, mask in fold_rule(node)(g.whole(), node):
+            own = fold_rule(node)
+            parts = own(g.whole(), node) if own else fold_back(g.whole(), node, pull_back)
+            for child, value, mask in parts:
                 yield child, Cotangent(value, mask), node.arg if child is node.arg else node
 
 

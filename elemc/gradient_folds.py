@@ -14,7 +14,6 @@ import numpy as np
 from .accumulators import ACCUMULATORS
 from .array import Array, accumulate, apply
 from .constructors import scan
-from .errors import UnsupportedError
 from .graph import Accumulate, Axis, ExpandTo, Index, Node, Scan, make
 
 Parts = list[tuple[Node, Any, Any]]
@@ -91,32 +90,23 @@ def others(x: Any, axes: tuple[int, ...]) -> Any:
 
     Finite numbers times 0 are 0, also where their product overflows.
     """
-    solid = apply("where", x == 0, 1, x)
-    result = None
+    result: Any = None
+    rows = x
     for axis in reversed(axes):  # the others of a row, times the products of the other rows
-        row = scan("prod", solid, axis, exclusive=True) * scan(
-            "prod", solid, axis, reverse=True, exclusive=True)
+        row = scan("prod", rows, axis, exclusive=True) * scan(
+            "prod", rows, axis, reverse=True, exclusive=True)
         result = row if result is None else result * row
-        solid = accumulate("prod", solid, axis, keepdims=True)
-    zero, strange = x == 0, ~np.isfinite(x)
+        rows = accumulate("prod", rows, axis, keepdims=True)
     zeros, strangers = (accumulate("sum", is_so, axes, keepdims=True) - is_so
-                        for is_so in (zero, strange))
-    nothing = apply("where", strangers > 0, np.nan, 0.0)
-    return apply("where", zeros > 0, nothing, result)
+                        for is_so in (x == 0, ~np.isfinite(x)))
+    overflow = np.isnan(result) & (zeros > 0) & (strangers == 0)
+    return apply("where", overflow, 0, result)
 
 
-def scan_rule(g: Array, node: Scan) -> Array:
-    """The cotangent of what a scan goes over.
-
-    Raises
-    ------
-    UnsupportedError
-        If there is no rule.
-    """
-    if node.acc is not ACCUMULATORS["sum"]:
-        raise UnsupportedError(f"a scan of {node.acc.name} has no gradient")
+def sum_back(g: Array, node: Scan, _: Any) -> list[tuple[Node, Any]]:
+    """The cotangent of what a running sum goes over: the running sum from the other end."""
     back = scan("sum", g, node.axis, reverse=not node.reverse, exclusive=node.exclusive)
-    return in_dtype(back, node.arg)  # type: ignore[no-any-return]
+    return [(node.arg, back)]
 
 
 FOLD_RULES: dict[str, Callable[[Array, Accumulate], Parts]] = {
@@ -125,16 +115,7 @@ FOLD_RULES: dict[str, Callable[[Array, Accumulate], Parts]] = {
 }
 
 
-def fold_rule(node: Accumulate) -> Callable[[Array, Accumulate], Parts]:
-    """The gradient rule of a fold.
-
-    Raises
-    ------
-    UnsupportedError
-        If there is none.
-    """
+def fold_rule(node: Accumulate) -> Callable[[Array, Accumulate], Parts] | None:
+    """The gradient rule of a fold that has one of its own."""
     own: Any = ACCUMULATORS.get(node.acc.name) is node.acc
-    rule = FOLD_RULES.get(node.acc.name) if own else None
-    if rule is None:
-        raise UnsupportedError(f"accumulator {node.acc.name} has no gradient")
-    return rule
+    return FOLD_RULES.get(node.acc.name) if own else None

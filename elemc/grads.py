@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,10 @@ from .errors import ArgumentError, DtypeError, ShapeError
 from .formula import formula
 from .function import Function, make_function
 from .gradient import inexact, pull_back, zeros_like
+from .gradient_scans import substituted
 from .graph import (
     Graph,
     Input,
-    Node,
     make,
     toposort,
 )
@@ -99,7 +99,7 @@ def value_and_grad(fn: Callable[..., Any], wrt: Any = 0, *, has_aux: bool = Fals
         cost, *aux = result if has_aux else (result,)
         gradients = _gradients(cost, list(map(Array, inputs)), "f")
         flat, rebuild = flatten((cost, *aux), _name(fn))
-        results = _substituted([*flat, *(g.node for g in gradients)], inputs)
+        results = substituted([*flat, *(g.node for g in gradients)], inputs)
         assert rebuild is not None
         value = rebuild(results[:len(flat)])
         several = tuple(results[len(flat):])
@@ -169,7 +169,7 @@ def jvp(f: Function) -> Function:
     again = close(Graph((), (*(g.node for g, _ in used), *(e.node for e in exact))), f.order)
     moved = pull_back(again.outputs[:len(used)], [t for _, t in used], again.outputs[len(used):])
     shapes = {u.node: zeros_like(o) for u, o in zip(dummies, smooth, strict=True)}
-    along = _substituted([(zeros_like(o) if t is None else t).node
+    along = substituted([(zeros_like(o) if t is None else t).node
                           for o, t in zip(smooth, moved, strict=True)], shapes)
     graph = Graph((*inputs, *(t.node for t in tangents)),  # type: ignore[arg-type]
                   (*closed.outputs, *(t.node for t in along)))
@@ -233,16 +233,6 @@ def _gradients(cost: Any, wrt: Sequence[Array], order: str) -> list[Array]:
     one = Array(as_node(out.dtype.type(1)))
     found = pull_back([out], [one], wanted)
     return [zeros_like(w) if g is None else g for w, g in zip(wanted, found, strict=True)]
-
-
-def _substituted(outputs: Sequence[Node], given: Mapping[Any, Array]) -> list[Array]:
-    """`outputs` with other nodes for inputs."""
-    new: dict[Node, Node] = {i: a.node for i, a in given.items()}
-    for node in toposort(outputs):
-        if node not in new:
-            below = tuple(new[c] for c in node.children)
-            new[node] = node if below == node.children else node.rebuild(below)
-    return [Array(new[o]) for o in outputs]
 
 
 def _name(fn: Any) -> str:

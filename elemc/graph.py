@@ -174,12 +174,16 @@ class Scan(Ranked):
     """The states of `acc` along one axis of `arg`, one per element, each with those before it.
 
     If `exclusive`, without the element itself; if `reverse`, from the end.  `program` is the
-    traced accumulator, once the graph is closed.
+    traced accumulator, once the graph is closed.  Elements may have several parts: `more` have the
+    shape of `arg`.  `initial` holds the first state, of the shape without the axis, if it is not
+    the identity.
     """
 
-    parts = ("arg",)
+    parts = ("arg", "more", "initial")
     acc: Any
     arg: Node
+    more: tuple[Node, ...]
+    initial: tuple[Node, ...]
     axis: int
     reverse: bool
     exclusive: bool

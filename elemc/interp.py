@@ -106,7 +106,8 @@ def _value(node: Node, values: dict[Node, np.ndarray], shape: tuple[int, ...]) -
         case Accumulate():
             return _accumulate(node, values)
         case Scan():
-            return _scan(node, values[node.arg])
+            return _scan(node, [values[n] for n in (node.arg, *node.more)],
+                         [values[n] for n in node.initial])
     raise AssertionError(f"{type(node).__name__} in a closed graph")
 
 
@@ -163,15 +164,17 @@ def _start(initial: np.ndarray | None) -> dict[str, Any]:
     return {"initial": initial[()]}
 
 
-def _scan(node: Scan, arg: np.ndarray) -> np.ndarray:
-    rows = np.moveaxis(arg.astype(node.program.value, copy=False), node.axis, 0)
+def _scan(node: Scan, args: list[np.ndarray], initial: list[np.ndarray]) -> np.ndarray:
+    rows, *more = (np.moveaxis(a, node.axis, 0) for a in args)
+    rows = rows.astype(node.program.value, copy=False)
     result = np.empty(rows.shape, node.dtype)
-    state: list[np.ndarray] | None = None
-    if node.program.identity is not None:
+    state: list[np.ndarray] | None = initial or None
+    if state is None and node.program.identity is not None:
         state = [np.full(rows.shape[1:], p) for p in node.program.identity]
     order = range(len(rows))
     for k in reversed(order) if node.reverse else order:
-        extra = [rows[k], *([np.full(rows.shape[1:], k)] if node.program.index else [])]
+        extra = [rows[k], *(m[k] for m in more),
+                 *([np.full(rows.shape[1:], k)] if node.program.index else [])]
         before = state
         state = _elementwise(node.program.start, extra) if state is None else (
             _elementwise(node.program.combine, [*state, *extra]))

@@ -114,8 +114,12 @@ class Lowering:
         match node:
             case Apply():
                 yield from (self.fit(arg, env) for arg in node.args)
-            case Cast() | ExpandTo() | Custom() | Scan():
+            case Cast() | ExpandTo() | Custom():
                 yield self.fit(node.arg, env)
+            case Scan():
+                yield from (self.fit(part, env) for part in (node.arg, *node.more))
+                outside = (*env[:node.axis], *env[node.axis + 1:])
+                yield from (self.fit(part, outside) for part in node.initial)
             case Index():
                 at = tuple(self.form(node, d, env) for d in range(node.arg.ndim))
                 yield self.fit(node.arg, at)
@@ -265,7 +269,7 @@ class Lowering:
             case Accumulate():
                 return self.fold(node, env, args)
             case Scan():
-                return self.scan(node, env, args[0])
+                return self.scan(node, env, args)
         return args[0]
 
     def load(self, operand: int, access: Access, dtype: np.dtype) -> Value:
@@ -300,21 +304,27 @@ class Lowering:
         axes = frozenset[str]().union(*(a.axes for a in args)) - set(over)
         return self.make(Fold, axes, program.dtype, program, arg, over, initial, where)
 
-    def scan(self, node: Scan, env: Env, arg: Value) -> Value:
+    def scan(self, node: Scan, env: Env, args: list[Value]) -> Value:
         """The value of an element of a scan."""
-        program, at = node.program, env[node.axis]
-        arg = self.convert(arg, program.value)
+        program, at, count = node.program, env[node.axis], 1 + len(node.more)
+        element = [self.convert(args[0], program.value), *args[1:count]]
+        states = tuple(args[count:])
         if self.extents.of[node][node.axis] in self.ones:
+            start = list(states) or initial_state(program, None) or ()
+            if program.index:
+                element.append(Literal(frozenset(), INDEX, np.int64(0)))
             if not node.exclusive:
-                return self.single(program, arg, None, None)
-            [result] = inline(program.finish, initial_state(program, None) or ())
+                start = inline(program.combine, [*start, *element]) if start else (
+                    inline(program.start, element))
+            [result] = inline(program.finish, start)
             return self.convert(result, program.dtype)
         if at is None or at != Affine(terms=((at.terms[0][0], 1),)):
             raise UnsupportedError(f"a slice along axis {node.axis} of a scan of {node.acc.name}: "
                                    "slice the result of the function")
         axis = at.terms[0][0]
-        return self.make(values.Scan, arg.axes | {axis}, program.dtype, program, arg, (axis,), None,
-                         None, node.reverse, node.exclusive)
+        axes = frozenset({axis}).union(*(a.axes for a in args))
+        return self.make(values.Scan, axes, program.dtype, program, element[0], (axis,), None,
+                         None, node.reverse, node.exclusive, tuple(element[1:]), states)
 
     def single(self, program: Any, arg: Value, initial: Value | None,
                where: Value | None) -> Value:

@@ -41,6 +41,8 @@ class Root:
 
     def inputs(self) -> list[Value]:
         """The values that the innermost loop computes."""
+        if isinstance(self.of, Scan):
+            return [self.of.arg, *self.of.more]
         if isinstance(self.of, Store):
             return [self.of.value] if self.of.mask is None else [self.of.value, self.of.mask]
         return [self.of.arg] if self.of.where is None else [self.of.arg, self.of.where]
@@ -177,7 +179,7 @@ def memory_order(access: Access, operand: Operand) -> tuple[str, ...]:
 
 def _fold_order(fold: Fold, spec: Specialized) -> tuple[str, ...]:
     """Kept axes, then folded ones; each in memory order, unless the fold minds its order."""
-    loads = sorted((v for v in walk([fold.arg]) if isinstance(v, Load)),
+    loads = sorted((v for v in walk(fold.args) if isinstance(v, Load)),
                    key=lambda v: (-len(v.axes), v.operand))
     memory: dict[str, None] = {}
     for load in loads:

@@ -9,7 +9,7 @@ from typing import Any
 from .accumulators import ACCUMULATORS, Accumulator
 from .array import Array, apply, as_node
 from .constructors import new_input
-from .graph import Accumulate, Apply, Graph, Node, make
+from .graph import Accumulate, Apply, Graph, Node, Scan, make
 
 
 def portable(graph: Graph) -> Graph:
@@ -17,6 +17,11 @@ def portable(graph: Graph) -> Graph:
     made: dict[Accumulator, Accumulator] = {}
 
     def change(node: Node) -> Node:
+        if isinstance(node, Scan) and isinstance(node.acc, Accumulator) and (
+                ACCUMULATORS.get(node.acc.name) is not node.acc):
+            acc = made.setdefault(node.acc, _portable(node.acc))
+            return make(Scan, acc, node.arg, node.more, node.initial, node.axis, node.reverse,
+                        node.exclusive, node.dtype, node.program)
         if not isinstance(node, Accumulate) or not isinstance(node.acc, Accumulator):
             return node
         if ACCUMULATORS.get(node.acc.name) is node.acc:

@@ -249,6 +249,8 @@ class _Scheduler:
         targets = [_target(n, d, strip) for n, d in zip(names, dtypes, strict=True)]
         initial = None if fold.initial is None else scope.value(fold.initial)
         start = initial_state(fold.program, initial)
+        if isinstance(fold, Scan) and fold.states:
+            start = [scope.value(v) for v in fold.states]
         if start is None:
             flag = _target(f"{base}_started", np.dtype(bool), strip)
             targets.append(flag)
@@ -346,7 +348,8 @@ class _Scheduler:
         program, targets = fold.program, self.states[fold]
         state: list[Value] = [*targets[:len(program.state)]]
         position = FoldIndex(frozenset(fold.over), np.dtype(np.int64), fold.over)
-        element = [values[fold.arg], *([position] if program.index else [])]
+        more = fold.more if isinstance(fold, Scan) else ()
+        element = [values[v] for v in (fold.arg, *more)] + ([position] if program.index else [])
         new = inline(program.combine, [*state, *element])
         if fold.where is not None:
             new = [Op(v.axes, v.dtype, SELECT, (values[fold.where], v, s))

@@ -202,11 +202,19 @@ class Fold(Value):
 class Scan(Fold):
     """The state of a fold along `over`, its only axis, at an element of that axis.
 
-    If `exclusive`, the state before that element; if `reverse`, coming from the end.
+    If `exclusive`, the state before that element; if `reverse`, coming from the end.  `more` are
+    further parts of an element, `states` the first state, if it is not the identity.
     """
 
     reverse: bool = False
     exclusive: bool = False
+    more: tuple[Value, ...] = ()
+    states: tuple[Value, ...] = ()
+
+    @property
+    def args(self) -> tuple[Value, ...]:
+        """The values this one is computed from."""
+        return (self.arg, *self.more, *self.states)
 
 
 @dataclass(frozen=True)
@@ -270,6 +278,9 @@ def over_new(value: Value, new: dict[Value, Value]) -> Value:
         return replace(value, guard=new[value.guard])
     if isinstance(value, Convert):
         return replace(value, arg=new[value.arg])
+    if isinstance(value, Scan):
+        return replace(value, arg=new[value.arg], more=tuple(new[v] for v in value.more),
+                       states=tuple(new[v] for v in value.states))
     if isinstance(value, Fold):
         initial = None if value.initial is None else new[value.initial]
         where = None if value.where is None else new[value.where]

@@ -82,7 +82,7 @@ def test_accumulators(name, axis):
     check(cost, x)
 
 
-@pytest.mark.parametrize("name", [n for n in FOLDS if "prod" not in n])
+@pytest.mark.parametrize("name", FOLDS)
 def test_second_order_of_accumulators(name):
     x, d = RNG.normal(size=(3, 4)), RNG.normal(size=(3, 4))
 
@@ -165,6 +165,92 @@ def test_products_over_several_axes_with_masks_and_initial_values():
     z = x + 1j * RNG.normal(size=x.shape)
     [got] = ec.vjp(ec.function([v := ec.array("z", 3, "complex128")], v.prod()))(z, 1.0 + 0j)
     np.testing.assert_allclose(got, np.conj(z.prod() / z), rtol=1e-12)
+
+
+TAIL = ec.Accumulator("tail", 0.0, lambda a, v: a * 0.5 + v * v)
+USERS = [  # the accumulator, and the same in Python
+    (ec.Accumulator("horner", 0.0, lambda a, c: a * 2 + c), 0.0, lambda a, c: a * 2 + c, None),
+    (ec.Accumulator("wave", 1.0, lambda a, v: np.sin(a * v) + v * v), 1.0,
+     lambda a, v: np.sin(a * v) + v * v, None),
+    (ec.Accumulator("welford", (0.0, 0.0, 0.0), lambda n, m, s, x: (
+        n + 1, m + (x - m) / (n + 1), s + (x - m) * (x - (m + (x - m) / (n + 1)))),
+        finish=lambda n, m, s: s / n), (0.0, 0.0, 0.0), lambda a, x: (
+            a[0] + 1, a[1] + (x - a[1]) / (a[0] + 1),
+            a[2] + (x - a[1]) * (x - (a[1] + (x - a[1]) / (a[0] + 1)))), lambda a: a[2] / a[0]),
+    (ec.Accumulator("counted", (0, 0.0), lambda n, m, x: (n + 1, m * 0.9 + x * n),
+                    finish=lambda n, m: m), (0, 0.0),
+     lambda a, x: (a[0] + 1, a[1] * 0.9 + x * a[0]), lambda a: a[1]),
+]
+
+
+def python_fold(start, combine, finish, rows):
+    found = []
+    for row in rows:
+        state = start
+        for v in row:
+            state = combine(state, v)
+        found.append(finish(state) if finish else state)
+    return np.array(found)
+
+
+@pytest.mark.parametrize(("acc", "start", "combine", "finish"), USERS, ids=lambda v: getattr(
+    v, "name", ""))
+def test_users_accumulators(acc, start, combine, finish):
+    def cost(x):
+        if isinstance(x, np.ndarray):
+            return (python_fold(start, combine, finish, x) ** 2).sum()
+        return (ec.accumulate(acc, x, axis=1) ** 2).sum()
+
+    check(cost, X)
+    first = ec.grad(cost)
+    along = ec.grad(lambda x: (first(x) * W).sum())(X)
+    eps = 1e-4
+    want = (8 * (first(X + eps * W) - first(X - eps * W))
+            - (first(X + 2 * eps * W) - first(X - 2 * eps * W))) / (12 * eps)
+    np.testing.assert_allclose(along, want, rtol=1e-6, atol=1e-7 * np.abs(want).max())
+
+
+def test_users_adjoint_and_initial_value():
+    g = ec.grad(lambda x, s: (ec.accumulate(TAIL, x, axis=1, initial=s) * np.arange(1.0, 5)).sum(),
+                (0, 1))
+    gx, gs = g(X, 2.0)
+    weights = np.arange(1.0, 5)[:, None]
+    np.testing.assert_allclose(gx, weights * 2 * X * 0.5 ** np.arange(4, -1, -1), rtol=1e-13)
+    np.testing.assert_allclose(gs, 10 * 0.5**5, rtol=1e-13)
+    own = ec.Accumulator("own", 0.0, lambda a, v: a * 0.5 + v * v,
+                         adjoint=lambda a, v, g: (g * 0.5, g * 7))
+    gx = ec.grad(lambda x: ec.accumulate(own, x, axis=1).sum())(X)
+    np.testing.assert_allclose(gx, np.broadcast_to(7 * 0.5 ** np.arange(4, -1, -1), X.shape))
+
+
+def test_the_loops_of_a_users_accumulator():
+    """One row forward, one back, and a buffer of one row between them, only if it is needed."""
+    g = ec.grad(lambda x: ec.accumulate(USERS[1][0], x, axis=1).sum())
+    g(X)
+    [kernel] = g.specializations
+    assert [len(places) for places, *_ in kernel.bindings.buffers] == [1]
+    g = ec.grad(lambda x: ec.accumulate(USERS[0][0], x, axis=1).sum())
+    g(X)
+    assert not g.specializations[0].bindings.buffers
+    assert "for (int64_t i1 = n1; i1-- > 0;)" in g.specializations[0].source.text
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_running_products_and_their_like(axis):
+    z = X.copy()
+    z[1, 2] = z[3, 0] = 0
+    check(lambda x: (np.cumprod(x, axis) ** 2).sum(), z)
+    check(lambda x: np.sin(np.logaddexp.accumulate(x, axis)).sum(), X)
+    check(lambda x: np.maximum.accumulate(x, axis).sum(), X)
+    check(lambda x: (np.cumsum(np.cumprod(x, axis), 1 - axis) ** 2).sum(), z)
+
+
+def test_second_order_of_a_product_with_zeros():
+    row = np.array([0.0, 2.0, 3.0, 0.0, 5.0])
+    cost = lambda x: (ec.grad(lambda x: x.prod())(x) * Y).sum()  # noqa: E731
+    want = [sum(Y[k] * np.prod(np.delete(row, [j, k])) for k in range(5) if k != j)
+            for j in range(5)]
+    np.testing.assert_allclose(ec.grad(cost)(row), want, rtol=1e-13)
 
 
 def test_running_sums():
@@ -412,8 +498,11 @@ def test_jvp():
 
 
 def test_rules_that_are_missing_say_so():
-    with pytest.raises(UnsupportedError, match="a scan of prod has no gradient"):
-        ec.grad(lambda x: ec.grad(lambda x: x.prod())(x).sum())(Y)
+    first = ec.Accumulator("first", None, lambda a, v: a + v * v)
+    with pytest.raises(UnsupportedError, match="first has no gradient: it has no identity"):
+        ec.grad(lambda x: ec.accumulate(first, x))(Y)
+    with pytest.raises(UnsupportedError, match="tail has no gradient with several axes"):
+        ec.grad(lambda x: ec.accumulate(TAIL, x))(X)
     with pytest.raises(UnsupportedError, match="step 2"):
         ec.grad(lambda x: x[::2].sum())(Y)
     with pytest.raises(DtypeError, match="the dtype of x is not known"):
