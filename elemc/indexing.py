@@ -26,7 +26,8 @@ def integer_of(value: Any, what: str) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return int(value)
     raise UnsupportedError(f"{what} is a constant integer, not {type(value).__name__}: elemc has "
-                           "no gather; use slices, or elemc.where with a mask (if it is an "
+                           "no gather; use slices, or with a mask x.sum(where=mask) and "
+                           "elemc.where(mask, x, 0) (if it is an "
                            "argument of a compiled function: compile with static=)")
 
 
