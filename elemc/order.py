@@ -78,6 +78,15 @@ def next_axis(root: Root, bound: Sequence[str]) -> str | None:
     return next((a for a in root.order if a not in bound), None)
 
 
+def same_states(a: Store | Fold, b: Store | Fold) -> bool:
+    """Whether two folds or scans go through the same states, whatever they give of them."""
+    if not isinstance(a, Fold) or not isinstance(b, Fold) or a.program.lanes or b.program.lanes:
+        return False
+    before = ((v.program.combine, v.args, v.over, v.where, getattr(v, "reverse", False))
+              for v in (a, b))
+    return next(before) == next(before)
+
+
 @dataclass
 class Segment:
     """Roots that share the loop over `axis`; None: nothing is left to loop over.
@@ -93,8 +102,9 @@ class Segment:
         """Whether a root may share this loop."""
         if self.axis != axis or self.reverse is None or reverse is not None:
             return self.axis == axis and self.reverse == reverse
-        return isinstance(root.of, Store) and root.order[-1] == axis and any(
-            r.of in root.needs for r in self.roots)
+        if isinstance(root.of, Store):
+            return root.order[-1] == axis and any(r.of in root.needs for r in self.roots)
+        return any(same_states(r.of, root.of) for r in self.roots)
 
 
 def loops(level_roots: Sequence[Root], bound: tuple[str, ...]) -> list[Segment]:

@@ -368,7 +368,7 @@ def fold_function(name: str) -> Callable[..., Any]:
 def _attribute(self: Array, name: str) -> Any:
     """The error of what NumPy arrays have and symbolic ones have not."""
     if name.startswith("_") or not hasattr(np.ndarray, name):
-        raise AttributeError(f"a symbolic array has no attribute {name!r}")
+        raise AttributeError(f"a symbolic array has no attribute {name!r}", name=name, obj=self)
     unsupported(f"ndarray.{name}", name)
 
 

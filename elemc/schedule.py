@@ -33,7 +33,7 @@ from .nest import (
     Statement,
     Write,
 )
-from .order import Root, Segment, carried, loops, next_axis, roots
+from .order import Root, Segment, carried, loops, next_axis, roots, same_states
 from .scope import Scope
 from .values import (
     SELECT,
@@ -161,9 +161,13 @@ class _Scheduler:
             return
         starting = [r for r in segment.roots if axis in r.over and r.of not in self.states]
         merged = [r for r in starting if r.fold.program.lanes and not isinstance(r.of, Scan)]
-        for root in starting:
+        for k, root in enumerate(starting):
             if root not in merged:
-                self.start_left(root.fold, scope, strip)
+                twin = next((r.fold for r in starting[:k] if same_states(r.of, root.of)), None)
+                if twin is None:
+                    self.start_left(root.fold, scope, strip)
+                else:
+                    self.states[root.fold] = self.states[twin]
         inner = (*bound, axis)
         last = all(next_axis(r, inner) is None for r in segment.roots)
         if last and merged:
@@ -314,10 +318,14 @@ class _Scheduler:
 
     def leaf(self, level_roots: Sequence[Root], scope: Scope) -> None:
         """The statements of roots whose axes are all bound."""
+        scans = [r for r in level_roots if isinstance(r.of, Scan)]
+        self.advance(scans, scope)
+        gone = [self.states[r.fold] for r in scans]
+        rest = []
         for root in level_roots:
-            if isinstance(root.of, Scan):
-                self.advance(root, root.of, scope)
-        rest = [r for r in level_roots if not isinstance(r.of, Scan)]
+            if isinstance(root.of, Store) or self.states[root.of] not in gone:
+                rest.append(root)
+                gone += [] if isinstance(root.of, Store) else [self.states[root.of]]
         values = scope.values([v for r in rest for v in r.inputs()])
         for root in rest:
             if isinstance(root.of, Store):
@@ -328,18 +336,29 @@ class _Scheduler:
             else:
                 self.update(root, scope, values)
 
-    def advance(self, root: Root, scan: Scan, scope: Scope) -> None:
-        """One more element of a scan; its value here is known from now on."""
-        if not scan.exclusive:
-            self.update(root, scope, scope.values(root.inputs()))
-        program = scan.program
-        [result] = inline(program.finish, self.states[scan][:len(program.state)])
-        value = scope.known[scan] = scope.let(convert(result, scan.dtype))
-        if scan.exclusive:
-            self.update(root, scope, scope.values(root.inputs()))
-        if scan in self.planned:
-            scope.body.append(Assign(self.planned[scan], value))
-            self.buffered[scan] = self.planned[scan]
+    def advance(self, scans: Sequence[Root], scope: Scope) -> None:
+        """One more element of scans; their values here are known from now on."""
+        done: list[list[Named | Element]] = []
+        for root in scans:
+            states = self.states[root.fold]
+            if states not in done:
+                done.append(states)
+                twins = [r.of for r in scans
+                         if isinstance(r.of, Scan) and self.states[r.of] is states]
+                values = scope.values(root.inputs())
+                self.show([t for t in twins if t.exclusive], scope)
+                self.update(root, scope, values)
+                self.show([t for t in twins if not t.exclusive], scope)
+
+    def show(self, scans: Sequence[Scan], scope: Scope) -> None:
+        """The values of scans in their present states."""
+        for scan in scans:
+            program = scan.program
+            [result] = inline(program.finish, self.states[scan][:len(program.state)])
+            value = scope.known[scan] = scope.let(convert(result, scan.dtype))
+            if scan in self.planned:
+                scope.body.append(Assign(self.planned[scan], value))
+                self.buffered[scan] = self.planned[scan]
 
     def update(self, root: Root, scope: Scope, values: dict[Value, Value]) -> None:
         """One more element of a fold."""
