@@ -143,14 +143,14 @@ class Array:
                          f"{about_sizes(self.node)}{where}")
 
     def __bool__(self) -> bool:
-        self._no_value("the truth value", "use elemc.where instead of a branch, & and | instead of "
-                       "and and or, or make the argument static")
+        self._no_value("the truth value", "use elemc.where for a branch, np.maximum for max, & and "
+                       "| for and and or, or make the argument static")
 
     def __int__(self) -> int:
         self._no_value("int()", "use astype")
 
     def __float__(self) -> float:
-        self._no_value("float()", "use astype")
+        self._no_value("float()", "use astype, and np.sin and its like for math.sin")
 
     def __complex__(self) -> complex:
         self._no_value("complex()", "use astype")

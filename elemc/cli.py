@@ -63,7 +63,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv : sequence of str, optional
         The words after `elemc`; default: those of this process.
     """
-    options = _parser().parse_args(_spaced(sys.argv[1:] if argv is None else argv))
+    parser = _parser()
+    options, rest = parser.parse_known_args(_spaced(sys.argv[1:] if argv is None else argv))
+    if rest and (not hasattr(options, "inputs") or any(w.startswith("-") for w in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:  # inputs behind options, which argparse gives up on
+        options.inputs += rest
     try:
         status: int = options.run(options)
         sys.stdout.flush()

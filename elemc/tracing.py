@@ -176,9 +176,10 @@ class TracedFunction:
         return [(n, _array(self.name, n, v)) for n, v in found]
 
     def _function(self, bound: inspect.BoundArguments, arrays: list[tuple[str, Any]]) -> Function:
-        # 1, 1.0 and True are equal, and mean different code
-        static = tuple((n, type(v), v) for n, v in self._static(bound).items())
-        for name, _, value in static:
+        # 1, 1.0 and True are equal, so are 0.0 and -0.0, and mean different code
+        static = tuple((n, type(v), v, str(v) if isinstance(v, float) else "")
+                       for n, v in self._static(bound).items())
+        for name, _, value, _ in static:
             try:
                 hash(value)
             except TypeError:
@@ -226,7 +227,9 @@ class TracedFunction:
     def __reduce__(self) -> Any:
         module = sys.modules.get(getattr(self, "__module__", ""))
         name = getattr(self, "__qualname__", self.name)
-        if module is not None and module.__name__ != "__main__" and _lookup(module, name) is self:
+        # another process may have another __main__: once there are graphs, they are safer
+        main = module is not None and module.__name__ == "__main__" and self._traced
+        if not main and _lookup(module, name) is self:
             return name
         return make_traced, (None, self.static, self.order, self.name, self._opts,
                              self._traced, self._signature, self.__doc__)
@@ -248,8 +251,11 @@ def _array(function: str, name: str, value: Any) -> Any:
     if array.dtype.kind not in "biufc":
         what = f"an array of {array.dtype}" if isinstance(value, np.ndarray) else (
             f"{type(value).__name__}, not an array")
-        advice = "pass its values as arguments" if isinstance(value, (dict, set)) else (
-            f"if it is a setting, compile with static={name!r}")
+        advice = f"if it is a setting, compile with static={name!r}"
+        if isinstance(value, (dict, set)):
+            advice = "pass its values as arguments"
+        elif isinstance(value, np.ndarray):
+            advice = "elemc computes with bools, integers, and real and complex numbers"
         raise ArgumentError(f"{function}: argument {name} is {what}; {advice}")
     return array
 

@@ -272,7 +272,7 @@ def test_einsum(case):
 
 X = ec.matrix("x")
 REFUSED = [
-    (lambda: bool(X), TraceError, "where instead of a branch"),
+    (lambda: bool(X), TraceError, "where for a branch"),
     (lambda: X.max() < 0 or X, TraceError, "max"),
     (lambda: 0 < X < 1, TraceError, "&"), (lambda: float(X), TraceError, "float"),
     (lambda: int(X), TraceError, "int"), (lambda: len(X), TraceError, r"x\.shape\[0\]"),

@@ -4,7 +4,10 @@ import collections
 import copy
 import itertools
 import multiprocessing
+import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
 
@@ -738,3 +741,32 @@ def test_inlined_functions_keep_their_dtypes():
     inner = ec.function([x], x / 3.0)
     a = np.full(1, 1 / 3, np.float32)
     assert_same_bits(ec.function([z], inner(z))(a), inner(a))
+
+
+def test_functions_that_were_never_called_travel_by_name(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("""
+import multiprocessing, pickle
+import numpy as np
+import elemc as ec
+
+@ec.compile
+def twice(x):
+    return x * 2
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map(twice, [np.ones(2)]))
+    twice(np.ones(2))
+    print(pickle.loads(pickle.dumps(twice)) is twice, pickle.loads(pickle.dumps(twice))(np.ones(2)))
+""")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.stdout == "[array([2., 2.])]\nFalse [2. 2.]\n", done.stderr
+
+
+def test_settings_of_either_zero_are_different():
+    f = ec.compile(lambda x, a: x / a, static="a")
+    with np.errstate(all="ignore"):
+        assert f(1.0, 0.0) == np.inf
+        assert f(1.0, -0.0) == -np.inf

@@ -253,6 +253,17 @@ def test_run_removes_what_it_wrote_when_it_is_stopped(number, status):
     assert sorted(n for n in os.listdir(".") if n != "__pycache__") == before
 
 
+def test_run_takes_options_between_the_inputs(capsys):
+    np.save("x.npy", np.ones((3, 4)))
+    np.save("y.npy", np.arange(3.0))
+    output(capsys, "run", "x*y", "--mode", "accumulate:sum", "--order", "c", "x=x.npy", "y=y.npy",
+           "-o", "z.npy")
+    np.testing.assert_array_equal(np.load("z.npy"), 4 * np.arange(3.0))
+    with pytest.raises(SystemExit):
+        run("run", "x*y", "--modes", "x=x.npy", "-o", "z.npy")
+    assert "unrecognized arguments: --modes" in capsys.readouterr().err
+
+
 def test_run_removes_what_killed_runs_have_left():
     np.save("x.npy", np.ones(3))
     killed = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
