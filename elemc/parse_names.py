@@ -23,15 +23,15 @@ CONSTANTS: dict[str, Any] = {
 FUNCTIONS: dict[str, Callable[..., Any]] = {name: public(name) for name in OPS}
 FUNCTIONS |= {name: fold_function(name) for name in ACCUMULATORS}
 FUNCTIONS |= {name: getattr(constructors, name) for name in (
-    "align arange astype clip expand_dims expand_to flip full_like length moveaxis ones_like "
-    "squeeze swapaxes transpose where zeros_like").split()}
+    "align arange astype clip cumprod cumsum diagonal expand_dims expand_to flip full_like length "
+    "logcumsumexp moveaxis ones_like scan squeeze swapaxes transpose where zeros_like").split()}
 FUNCTIONS |= {name: getattr(linear, name) for name in (
     "dot einsum inner matmul outer tensordot vdot").split()}
 FUNCTIONS |= {alias: FUNCTIONS[name] for alias, name in ALIASES.items()}
 FUNCTIONS |= {"amax": FUNCTIONS["max"], "amin": FUNCTIONS["min"], "len": FUNCTIONS["length"]}
 ATTRIBUTES = ("T", "real", "imag", "shape", "size", "ndim")
-METHOD_NAMES = (*METHODS, "astype", "clip", "conj", "conjugate", "copy", "dot", "round",
-                "squeeze", "swapaxes", "transpose")
+METHOD_NAMES = (*METHODS, "astype", "clip", "conj", "conjugate", "copy", "cumprod", "cumsum",
+                "diagonal", "dot", "round", "squeeze", "swapaxes", "trace", "transpose")
 
 BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Pow: operator.pow,

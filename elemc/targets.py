@@ -99,8 +99,11 @@ class Target:
         """The function of an expression whose inputs have these dtypes and ranks."""
         inputs, outputs = parse(self.text, dict(specs))
         kind, _, name = (self.mode or "broadcast").partition(":")
-        mode: Any = ("accumulate", name) if kind == "accumulate" and name else self.mode
-        return function(inputs, outputs, mode or "broadcast", self.order or "f")
+        if kind not in ("broadcast", "accumulate") or (kind == "accumulate") != bool(name):
+            raise ModeError(f"unknown mode {self.mode!r}: it is broadcast or accumulate:NAME, as "
+                            "in accumulate:sum")
+        mode: Any = ("accumulate", name) if name else "broadcast"
+        return function(inputs, outputs, mode, self.order or "f")
 
     def derived(self, found: Function) -> Function:
         """The function itself, or its gradient if that was asked for."""
