@@ -40,6 +40,7 @@ from .protocol_numpy import (
     trace,
     triangle_of,
 )
+from .protocol_operators import in_place
 
 OUTPUTS = "several outputs of one function, written into slices with out="
 SLICES = "slices with constant bounds, x[:k] and x[k:]"
@@ -381,6 +382,8 @@ def _install() -> None:
         "__getattr__": _attribute, "dot": dot, "diagonal": diagonal, "cumsum": running("sum"),
         "cumprod": running("prod"), "trace": trace,
     }
+    for name in "add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift".split():
+        members[f"__i{name.rstrip('_')}__"] = in_place(name)
     for name, member in members.items():
         setattr(Array, name, member)
 

@@ -375,3 +375,33 @@ def test_what_refusals_name_is_right(numpys, instead):
         return eval(instead, names)
 
     agree(ec.compile(made)(**data), eval(numpys, {"np": np, **data}))
+
+
+@pytest.mark.parametrize(("code", "dtypes"), [
+    ("a += b", ("float32", "float64")), ("a += b", ("int8", "int64")), ("a *= 2.5", ("float32", None)),
+    ("a //= b", ("int16", "int8")), ("a **= 2", ("float64", None)), ("a &= b", ("uint8", "uint8")),
+    ("a += 0.5", ("int32", None)), ("a /= 3", ("int32", None)), ("a -= b", ("float32", "complex64")),
+])
+def test_in_place_operators_keep_the_dtype(code, dtypes):
+    def f(a, b):
+        names = {"a": a.copy(), "b": b}
+        exec(code, {}, names)
+        return names["a"]
+
+    a = np.arange(1, 7).astype(dtypes[0])
+    b = np.arange(2, 8).astype(dtypes[1] or dtypes[0])
+    try:
+        want = f(a, b)
+    except TypeError:
+        with pytest.raises(DtypeError, match="does not become"):
+            ec.compile(f)(a, b)
+        return
+    got = ec.compile(f)(a, b)
+    assert got.dtype == want.dtype
+    np.testing.assert_array_equal(got, want)
+
+
+def test_in_place_operators_keep_the_rank():
+    with pytest.raises(ShapeError, match="rank 2 does not fit one of rank 1"):
+        v = ec.vector("v")
+        v += ec.matrix("m")
