@@ -70,7 +70,7 @@ def _trigamma(x: float) -> float:
         return (math.pi / math.sin(math.pi * part)) ** 2 - _trigamma(1 - x) if part else math.inf
     shift = 0.0
     while x < 10:
-        shift, x = shift + 1 / (x * x), x + 1
+        shift, x = shift + (1 / x) * (1 / x), x + 1
     y = 1 / (x * x)
     series = y * (1 / 6 - y * (1 / 30 - y * (1 / 42 - y * (1 / 30 - y * (
         5 / 66 - y * (691 / 2730 - y * 7 / 6))))))

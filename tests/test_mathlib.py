@@ -35,11 +35,18 @@ SPECIAL = np.array([
     1e-40, 1e-310, 5e-324, -5e-324, 2.2250738585072014e-308, 1.7e308, -1.7e308, 3.4e38,
 ])  # fmt: skip
 
+def trigamma(x):
+    """mpmath takes minutes for large arguments."""
+    if x > 1000:
+        return 1 / x + 1 / (2 * x**2) + 1 / (6 * x**3) - 1 / (30 * x**5) + 1 / (42 * x**7)
+    return (mp.pi / mp.sinpi(x)) ** 2 - trigamma(1 - x) if x < -1000 else mp.psi(1, x)
+
+
 REFERENCES = {
     "exp2": lambda x: mp.mpf(2) ** x, "log2": lambda x: mp.log(x, 2),
     "lgamma": lambda x: mp.log(abs(mp.gamma(x))), "sinc": lambda x: mp.sinpi(x) / (mp.pi * x),
     "cbrt": lambda x: mp.sign(x) * mp.cbrt(abs(x)), "pow": mp.power,
-    "trigamma": lambda x: mp.psi(1, x),
+    "trigamma": trigamma,
     "fmod": lambda x, y: mp.sign(x) * mp.fmod(abs(x), abs(y)),
 }  # fmt: skip
 
