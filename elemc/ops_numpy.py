@@ -67,7 +67,8 @@ def _trigamma(x: float) -> float:
         return 0.0 if x == math.inf else math.nan
     if x <= 0:
         part = x - round(x)  # exact
-        return (math.pi / math.sin(math.pi * part)) ** 2 - _trigamma(1 - x) if part else math.inf
+        term = math.pi / math.sin(math.pi * part) if part else math.inf
+        return term * term - _trigamma(1 - x)
     shift = 0.0
     while x < 10:
         shift, x = shift + (1 / x) * (1 / x), x + 1
