@@ -19,7 +19,20 @@ from .array import Array, accumulate, apply, as_node
 from .close import Program, close
 from .constructors import new_input
 from .errors import UnsupportedError
-from .graph import Accumulate, Axis, ExpandTo, Graph, Index, Iota, Node, Scan, Size, make, toposort
+from .graph import (
+    Accumulate,
+    Axis,
+    ExpandTo,
+    Graph,
+    Index,
+    Iota,
+    Node,
+    Scan,
+    Size,
+    const,
+    make,
+    toposort,
+)
 from .portable import substitute
 
 PullBack = Callable[[Sequence[Node], Sequence[Any], Iterable[Node]], list[Any]]
@@ -64,7 +77,10 @@ def fold_back(g: Array, node: Accumulate, pull_back: PullBack) -> list[tuple[Nod
     ends = _finish_back(program, last, g, pull_back)
     step = _step(program, 1, node.acc.adjoint, pull_back)
     whole = make(Scan, node.acc, node.arg, (), initial, axis, False, True, program.dtype, program)
-    found, first = _back(whole, step, [Array(n) for n in _nodes(ends)], None)
+    if not step.back:  # the state is made of integers
+        return []
+    last_of = [_whole(end, node) for end in ends if _smooth(end.node)]
+    found, first = _back(whole, step, last_of, None)
     parts: list[tuple[Node, Any, Any]] = [(node.arg, found[0], None)]
     if node.initial is not None and first:
         parts.append((node.initial, first[0], None))
@@ -87,6 +103,8 @@ def scan_back(g: Array, node: Scan, pull_back: PullBack) -> list[tuple[Node, Any
         moved = {b: Array(b) + more[k] for b, k in zip(step.back, smooth, strict=True)}
         step.of_state, step.of_element = (
             substituted([a.node for a in side], moved) for side in (step.of_state, step.of_element))
+    if not step.back:
+        return []
     step.element.append(given.node)
     found, first = _back(node, step, None, g)
     parts = list(zip((node.arg, *node.more), found, strict=False))
@@ -118,6 +136,7 @@ def _back(node: Scan, step: Step, ends: list[Any] | None, g: Array | None
                        part.dtype, part)) for part in _parts(program)]
     operands = [*back, *elements, *states]
     found = substitute(Graph(inputs, tuple(as_node(a) for a in step.of_element)), operands)
+    found = [_whole(value, node.arg) for value in found]
     if not node.initial:
         return found, []
     place = Array(make(Iota, make(Size, node.arg, node.axis)))
@@ -144,7 +163,7 @@ def _step(program: Program, count: int, adjoint: Any, pull_back: PullBack) -> St
         found = [*(of_acc if several else (of_acc,)), of_value]
         found = [Array(as_node(f)).astype(n.dtype) for f, n in
                  zip(found, [*smooth, *element], strict=True)]
-    found = [apply("multiply", Array(n), 0) if f is None else f
+    found = [_zero(n) if f is None else f
              for f, n in zip(found, [*smooth, *element], strict=True)]
     return Step(state, element, back, found[:len(smooth)], found[len(smooth):])
 
@@ -155,8 +174,7 @@ def _finish_back(program: Program, states: Sequence[Any], g: Array, pull_back: P
     inputs = program.finish.inputs
     given = new_input("g", 0, program.finish.outputs[0].dtype)
     found = pull_back(program.finish.outputs, [given], inputs)
-    outputs = [apply("multiply", Array(i), 0) if f is None else f
-               for f, i in zip(found, inputs, strict=True)]
+    outputs = [_zero(i) if f is None else f for f, i in zip(found, inputs, strict=True)]
     graph = Graph((*inputs, given.node), tuple(o.node for o in outputs))  # type: ignore[arg-type]
     return substitute(graph, [*states, g])
 
@@ -178,12 +196,17 @@ def _program(node: Any) -> Program:
     return program
 
 
+def _zero(node: Any) -> Array:
+    return Array(const(node.dtype.type(0)))
+
+
+def _whole(value: Array, like: Node) -> Array:
+    """A cotangent in the shape of `like`, if it is a constant."""
+    return value if value.ndim == like.ndim else Array(make(ExpandTo, value.node, like))
+
+
 def _smooth(node: Any) -> bool:
     return node.dtype.kind in "fc"
-
-
-def _nodes(values: Iterable[Any]) -> list[Node]:
-    return [v.node for v in values if _smooth(v.node)]
 
 
 def substituted(outputs: Sequence[Node], given: Any) -> list[Array]:

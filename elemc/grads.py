@@ -252,7 +252,7 @@ def _like(fn: Any, new: Callable[..., Any], what: str) -> Any:
     new.__name__ = new.__qualname__ = f"{what}_{_name(fn)}"
     new.__signature__ = _signature(fn)  # type: ignore[attr-defined]
     static = fn.static if isinstance(fn, TracedFunction) else ()
-    return compile(new, static=static, name=new.__name__)
+    return compile(new, static=static, order=getattr(fn, "order", "f"), name=new.__name__)
 
 
 def _places(wrt: Any, bound: inspect.BoundArguments) -> list[str]:

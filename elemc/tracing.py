@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import fastcall
+from .accumulators import Accumulator
 from .array import Array, as_node
 from .constructors import new_input
 from .dtypes import PYTHON_NUMBERS, as_array, dtype_of, number_dtype
@@ -22,7 +23,7 @@ from .graph import Graph
 from .node import user_line
 
 # Settings, as functions are: static without being named so, for they are no arrays.
-SETTINGS = (type(None), str, bytes, np.dtype, enum.Enum)
+SETTINGS = (type(None), str, bytes, np.dtype, enum.Enum, Accumulator)
 
 
 def compile(fn: Callable[..., Any] | None = None, *, static: str | Sequence[str] = (),
@@ -39,8 +40,8 @@ def compile(fn: Callable[..., Any] | None = None, *, static: str | Sequence[str]
         NumPy code.  It returns an array, or a tuple, list or dict of arrays.
     static : str or sequence of str
         Arguments that are no arrays (an axis, a flag, a method's self): the function is traced
-        once per value, which must be hashable.  None, strings, dtypes, enums and functions need
-        no naming.
+        once per value, which must be hashable.  None, strings, dtypes, enums,
+        functions and accumulators need no naming.
     order : {"f", "c"}
         Which ends of two shapes align.
     name : str, optional
@@ -105,9 +106,9 @@ class TracedFunction:
         """Call the compiled function; trace it first if these dtypes and ranks are new."""
         bound = self._bind(args, named)
         arrays = self._arrays(bound)
-        if any(isinstance(a, Array) for _, a in arrays):
-            return self._python()(*bound.args, **bound.kwargs)
         function = self._function(bound, arrays)
+        if any(isinstance(a, Array) for _, a in arrays):  # its order is its own
+            return function.inline([a for _, a in arrays])
         result = function(*(a for _, a in arrays), out=out, where=where, req=req)
         if not named and not any(n in self.static for n in [*bound.arguments][:len(args)]):
             self._register(args, function, tuple(a for _, a in arrays[len(args):]))
@@ -260,10 +261,12 @@ def _array(function: str, name: str, value: Any) -> Any:
     return array
 
 
-def _kind(value: Any) -> tuple[int, np.dtype, bool]:
+def _kind(value: Any) -> tuple[int, np.dtype | None, bool]:
     """Rank, dtype, and whether it is a Python number, whose dtype gives way."""
     if type(value) in PYTHON_NUMBERS:
         return 0, number_dtype(value), True
+    if isinstance(value, Array):
+        return value.ndim, value.dtype, bool(getattr(value.node, "weak", False))
     return value.ndim, dtype_of(value.dtype), False
 
 

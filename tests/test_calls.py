@@ -770,3 +770,16 @@ def test_settings_of_either_zero_are_different():
     with np.errstate(all="ignore"):
         assert f(1.0, 0.0) == np.inf
         assert f(1.0, -0.0) == -np.inf
+
+
+def test_a_nested_functions_order_is_its_own():
+    a, b = sample("float64", (3, 3)), sample("float64", 3)
+    x, y = ec.matrix("x"), ec.vector("y")
+    product = {order: ec.compile(lambda x, y: x * y, order=order) for order in "cf"}
+    want = {"c": a * b[:, None], "f": a * b}
+    for inner, outer in itertools.product("cf", repeat=2):
+        g = ec.function([x, y], product[inner](x, y) + x * y, order=outer)
+        np.testing.assert_allclose(g(a, b), want[inner] + want[outer], rtol=1e-15)
+        h = ec.compile(lambda x, y, inner=product[inner]: inner(x * y, y), order=outer)
+        spread = b[:, None] if inner == "c" else b
+        np.testing.assert_allclose(h(a, b), want[outer] * spread, rtol=1e-15)

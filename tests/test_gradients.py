@@ -10,8 +10,17 @@ import elemc as ec
 from elemc.accumulators import ACCUMULATORS
 from elemc.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 
+
 RNG = np.random.default_rng(0)
-X, Y, W = RNG.normal(size=(4, 5)), RNG.normal(size=5), RNG.normal(size=(4, 5))
+START = RNG.bit_generator.state
+
+
+@pytest.fixture(autouse=True)
+def numbers_do_not_depend_on_other_tests():
+    RNG.bit_generator.state = START
+
+
+X, Y, W = (np.random.default_rng(k).normal(size=s) for k, s in enumerate([(4, 5), 5, (4, 5)]))
 
 
 def differences(fn, args, k, eps=1e-4):
@@ -559,3 +568,21 @@ def test_custom_vjp():
 def test_check_vjp():
     ec.check_vjp(lambda x, y: {"a": np.exp(x) * y, "b": x.max(axis=1)}, X, Y)
     ec.check_vjp(lambda z: np.abs(z * z) + np.sqrt(z + 3), Y + 1j * Y[::-1])
+
+
+def test_gradients_keep_the_order():
+    f = ec.compile(lambda x, y: (x * y).sum(), order="c")
+    square = X[:, :4]
+    np.testing.assert_allclose(ec.grad(f, 1)(square, Y[:4]), square.sum(1), rtol=1e-13)
+
+
+def test_what_does_not_matter_has_a_gradient_of_zero():
+    """Also beside infinities."""
+    for name, start, combine, finish in [
+            ("count", 0, lambda n, v: n + 1, lambda n: n * 1.0),
+            ("halves", 0.0, lambda p, v: p * 0.5 + 1, None),
+            ("second", (0.0, 0.0), lambda p, q, v: (p + v, q * 2), lambda p, q: q)]:
+        acc = ec.Accumulator(name, start, combine, finish=finish)
+        got = ec.grad(lambda x, acc=acc: ec.accumulate(acc, x, axis=1).sum())(
+            np.array([[1.0, np.inf, 2.0]]))
+        np.testing.assert_array_equal(got, [[0.0, 0.0, 0.0]])
