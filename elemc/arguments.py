@@ -12,7 +12,7 @@ from .compiler import Closed
 from .dtypes import as_array, dtype_of
 from .errors import ArgumentError, DtypeError, ShapeError
 from .formula import formula
-from .graph import Input, Node
+from .graph import Input, Node, source_of
 from .maps import Misfit, explain, run_extents
 
 REQS = ("write", "add", "null")
@@ -62,8 +62,10 @@ def sizes_of(name: str, closed: Closed, arrays: Sequence[np.ndarray]) -> list[in
     for node, over in closed.never_empty:
         if any(sizes[e] == 0 for e in over):
             axis = next(a for a, e in zip(node.axes, over, strict=True) if sizes[e] == 0)
-            raise ShapeError(f"{name}: {node.acc.name} has no identity and cannot accumulate axis "
-                             f"{axis} of size 0 of {formula(node.arg)}")
+            error = ShapeError(f"{name}: {node.acc.name} has no identity and cannot accumulate "
+                               f"axis {axis} of size 0 of {formula(node.arg)}")
+            error.locate(source_of(node))
+            raise error
     return sizes
 
 

@@ -544,7 +544,7 @@ static int run(Callable *self, const Entry *e, Call *c, const int64_t *code, PyO
       PyMem_RawFree(heap);
       self->hits++;
       if (status != 0)
-        *result = PyObject_CallFunction(fail, "i", status); /* raises */
+        *result = PyObject_CallFunction(fail, "iO", status, self); /* raises */
       else if (finish(self, e, c, results, scalars) == 0)
         *result = answer(self, results);
     }

@@ -340,7 +340,8 @@ class Function:
             compiled = self.specialize(closed, replace(signature, outputs=tuple(
                 None if o is None or r == "null" else runtime.given(operands[j]) for j, (o, r) in
                 zip(places_of(reqs, len(ins)), zip(outs, reqs, strict=True), strict=True))))
-        runtime.launch(compiled, operands, sizes, closed.extents.program)
+        if status := runtime.launch(compiled, operands, sizes, closed.extents.program):
+            runtime.fail(status, self)
         for o, copy in copies:
             o[...] = copy
         if mask is None and not copies and set(reqs) == {"write"}:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .errors import DomainError, ShapeError
+from .formula import formula
 from .graph import (
     Accumulate,
     Apply,
@@ -30,6 +31,7 @@ from .graph import (
     Pick,
     Scan,
     Size,
+    source_of,
 )
 from .graph_gradients import Custom, Scatter, SumTo
 from .maps import extents_of, run_extents
@@ -86,7 +88,10 @@ def _value(node: Node, values: dict[Node, np.ndarray], shape: tuple[int, ...]) -
             try:
                 result = node.op.numpy(*(values[a] for a in node.args))
             except ValueError as error:
-                raise DomainError(str(error)) from None
+                text = f"{str(error).rstrip('.')}: {formula(node)}"
+                problem = DomainError(text)
+                problem.locate(source_of(node))
+                raise problem from None
             return np.asarray(result).astype(node.dtype, copy=False)
         case ExpandTo() | Custom():
             return values[node.arg]

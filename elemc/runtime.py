@@ -11,6 +11,8 @@ import numpy as np
 from .build import FFI
 from .compiler import Compiled
 from .errors import DomainError
+from .formula import formula
+from .graph import Apply, source_of
 from .maps import Instruction, slice_start
 from .ops_base import FAULTS
 from .specialize import Given
@@ -44,14 +46,8 @@ def allocate(shape: Sequence[int], dtype: np.dtype, perm: Sequence[int], zero: b
 
 
 def launch(compiled: Compiled, arrays: Sequence[np.ndarray], sizes: Sequence[int],
-           program: Sequence[Instruction]) -> None:
-    """Run a kernel over its operands, whose extents are `sizes`.
-
-    Raises
-    ------
-    DomainError
-        If the kernel met a value that an operation rejects.
-    """
+           program: Sequence[Instruction]) -> int:
+    """Run a kernel over its operands, whose extents are `sizes`; gives its status."""
     bind = compiled.bindings
     pointers, strides = [], []
     for pointer in bind.pointers:
@@ -67,14 +63,18 @@ def launch(compiled: Compiled, arrays: Sequence[np.ndarray], sizes: Sequence[int
          else slice_start(program[what], sizes) for kind, what in bind.sizes]
     work = [np.empty(max(1, math.prod(n[k] for k in places)) * itemsize, np.uint8)
             for places, itemsize, _ in bind.buffers]
-    status = _run(compiled, pointers, strides, n, work)
-    if status:
-        fail(status)
+    return _run(compiled, pointers, strides, n, work)
 
 
-def fail(status: int) -> NoReturn:
-    """Raise what a kernel's status other than 0 means."""
-    raise DomainError(next(fault.message for fault in FAULTS if status & fault.status))
+def fail(status: int, function: Any) -> NoReturn:
+    """Raise what a status other than 0 of a function's kernel means, and name the operation."""
+    fault = next(fault for fault in FAULTS if status & fault.status)
+    error = DomainError(f"{function.name}: {fault.message}")  # within an accumulator's combine
+    for node in (n for closed in function._closed.values() for n in closed.graph.nodes):
+        if isinstance(node, Apply) and node.op.raises is fault:
+            error = DomainError(f"{function.name}: {fault.message.rstrip('.')}: {formula(node)}")
+            error.locate(source_of(node))
+    raise error
 
 
 def _run(compiled: Compiled, pointers: list[int], strides: list[int], n: list[int],

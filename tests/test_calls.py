@@ -783,3 +783,15 @@ def test_a_nested_functions_order_is_its_own():
         h = ec.compile(lambda x, y, inner=product[inner]: inner(x * y, y), order=outer)
         spread = b[:, None] if inner == "c" else b
         np.testing.assert_allclose(h(a, b), want[outer] * spread, rtol=1e-15)
+
+
+def test_errors_of_values_name_the_operation_and_the_line():
+    f = ec.compile(lambda i, j: i**j + 1, name="f")
+    for _ in range(2):  # from Python, then from C
+        with pytest.raises(ec.DomainError, match=r"f: Integers .* i \*\* j \(.*test_calls.py:"):
+            f(np.arange(1, 4), np.arange(-1, 2))
+    with pytest.raises(ShapeError, match=r"axis 0 of size 0 of x \* 2.0 \(.*test_calls.py:"):
+        ec.compile(lambda x: (x * 2).max(axis=0))(np.ones((0, 3)))
+    acc = ec.Accumulator("powers", 1, lambda a, v: 2**v + a)
+    with pytest.raises(ec.DomainError, match="Integers to negative"):
+        ec.compile(lambda x: ec.accumulate(acc, x))(np.array([1, -1]))
