@@ -17,7 +17,7 @@ from typing import Any
 
 from .accumulators import ACCUMULATORS
 from .array import Array, accumulate, apply, as_node
-from .errors import ArgumentError, ElemcError, UnsupportedError
+from .errors import ElemcError, UnsupportedError
 from .gradient_folds import fold_rule, in_dtype, sum_back
 from .gradient_scans import fold_back, scan_back
 from .graph import (
@@ -40,7 +40,7 @@ from .graph import (
 from .graph_gradients import Custom, Exactly, Scatter, SumTo
 from .maps import extents_of
 from .ops import PLACE
-from .rules import rule_of
+from .rules import listed, rule_of
 
 
 @dataclass
@@ -182,12 +182,9 @@ def _of_apply(node: Apply, g: Cotangent) -> Iterator[tuple[Node, Cotangent, Node
 
 
 def _of_custom(node: Custom, g: Cotangent) -> Iterator[tuple[Node, Cotangent, Node]]:
-    parts = node.rule(g.value if node.elementwise else g.whole(), Array(node),
+    given = node.rule(g.value if node.elementwise else g.whole(), Array(node),
                       *map(Array, node.inputs))
-    parts = parts if isinstance(parts, (tuple, list)) else (parts,)
-    if len(parts) != len(node.inputs):
-        raise ArgumentError(f"a gradient rule gave {len(parts)} cotangents for {len(node.inputs)} "
-                            "operands")
+    parts = listed("the user's", given, len(node.inputs))
     for arg, part in zip(node.inputs, parts, strict=True):
         if part is None or not inexact(arg):
             continue

@@ -15,6 +15,7 @@ from .accumulators import ACCUMULATORS
 from .array import Array, accumulate, apply
 from .constructors import scan
 from .graph import Accumulate, Axis, ExpandTo, Index, Node, Scan, make
+from .rules import conj
 
 Parts = list[tuple[Node, Any, Any]]
 
@@ -78,11 +79,6 @@ def _prod(g: Array, node: Accumulate) -> Parts:
     share = g if node.initial is None else g * Array(node.initial)
     of_arg = stretched(share, node) * conj(others(x, node.axes))
     return _cotangents(node, of_arg, None if product is None else g * conj(product))
-
-
-def conj(x: Any) -> Any:
-    """The conjugate; of a real number itself."""
-    return np.conjugate(x) if x.dtype.kind == "c" else x
 
 
 def others(x: Any, axes: tuple[int, ...]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from .accumulators import ACCUMULATORS, Accumulator
@@ -17,18 +17,13 @@ def portable(graph: Graph) -> Graph:
     made: dict[Accumulator, Accumulator] = {}
 
     def change(node: Node) -> Node:
-        if isinstance(node, Scan) and isinstance(node.acc, Accumulator) and (
-                ACCUMULATORS.get(node.acc.name) is not node.acc):
-            acc = made.setdefault(node.acc, _portable(node.acc))
-            return make(Scan, acc, node.arg, node.more, node.initial, node.axis, node.reverse,
-                        node.exclusive, node.dtype, node.program)
-        if not isinstance(node, Accumulate) or not isinstance(node.acc, Accumulator):
+        if not isinstance(node, (Accumulate, Scan)) or not isinstance(node.acc, Accumulator):
             return node
         if ACCUMULATORS.get(node.acc.name) is node.acc:
             return node
         acc = made.setdefault(node.acc, _portable(node.acc))
-        return make(Accumulate, acc, node.arg, node.axes, node.dtype, node.initial, node.where,
-                    node.options)
+        rest = (getattr(node, field.name) for field in fields(node) if field.name != "acc")  # type: ignore[arg-type]
+        return make(type(node), acc, *rest)
 
     return graph.map(change)
 

@@ -25,7 +25,8 @@ Rule = Callable[..., tuple[Any, ...]]
 LN2, LN10, PI = math.log(2), math.log(10), math.pi
 
 
-def _conj(x: Any) -> Any:
+def conj(x: Any) -> Any:
+    """The conjugate; of a real number itself."""
     return np.conjugate(x) if x.dtype.kind == "c" else x
 
 
@@ -46,11 +47,11 @@ def _zero_at(pole: Any, value: Any) -> Any:
 
 
 def _sqrt(g: Any, z: Any, x: Any) -> Any:
-    return g / (2 * _conj(z))
+    return g / (2 * conj(z))
 
 
 def _tanh(g: Any, z: Any, x: Any) -> Any:
-    r = _conj(1 / np.cosh(x))
+    r = conj(1 / np.cosh(x))
     return g * r * r
 
 
@@ -63,11 +64,11 @@ def _absolute(g: Any, z: Any, x: Any) -> Any:
 def _sign(g: Any, z: Any, x: Any) -> Any:
     if _real(x):
         return None
-    return _zero_at(x == 0, (g - z * np.real(_conj(z) * g)) / abs(x))
+    return _zero_at(x == 0, (g - z * np.real(conj(z) * g)) / abs(x))
 
 
 def _arcsinh(g: Any, z: Any, x: Any) -> Any:
-    return g / (np.hypot(x, 1) if _real(x) else _conj(np.sqrt(x * x + 1)))
+    return g / (np.hypot(x, 1) if _real(x) else conj(np.sqrt(x * x + 1)))
 
 
 def _angle(g: Any, z: Any, x: Any) -> Any:
@@ -102,35 +103,35 @@ UNARY: dict[str, Callable[[Any, Any, Any], Any]] = {
     "absolute": _absolute,
     "fabs": _absolute,
     "sign": _sign,
-    "reciprocal": lambda g, z, x: -g * _conj(z * z),
-    "square": lambda g, z, x: 2 * g * _conj(x),
+    "reciprocal": lambda g, z, x: -g * conj(z * z),
+    "square": lambda g, z, x: 2 * g * conj(x),
     "sqrt": _sqrt,
     "root": lambda g, z, x: _zero_at(z == 0, g / (2 * z)),
     "cbrt": lambda g, z, x: g / (3 * z * z),
-    "exp": lambda g, z, x: g * _conj(z),
-    "exp2": lambda g, z, x: g * _conj(z) * LN2,
-    "expm1": lambda g, z, x: g * _conj(np.exp(x)),
-    "log": lambda g, z, x: g / _conj(x),
-    "log2": lambda g, z, x: g / (_conj(x) * LN2),
-    "log10": lambda g, z, x: g / (_conj(x) * LN10),
-    "log1p": lambda g, z, x: g / (1 + _conj(x)),
-    "sin": lambda g, z, x: g * _conj(np.cos(x)),
-    "cos": lambda g, z, x: -g * _conj(np.sin(x)),
-    "tan": lambda g, z, x: g * _conj(1 + z * z),
-    "arcsin": lambda g, z, x: g / _conj(np.sqrt((1 - x) * (1 + x))),
-    "arccos": lambda g, z, x: -g / _conj(np.sqrt((1 - x) * (1 + x))),
-    "arctan": lambda g, z, x: g / _conj(1 + x * x),
-    "sinh": lambda g, z, x: g * _conj(np.cosh(x)),
-    "cosh": lambda g, z, x: g * _conj(np.sinh(x)),
+    "exp": lambda g, z, x: g * conj(z),
+    "exp2": lambda g, z, x: g * conj(z) * LN2,
+    "expm1": lambda g, z, x: g * conj(np.exp(x)),
+    "log": lambda g, z, x: g / conj(x),
+    "log2": lambda g, z, x: g / (conj(x) * LN2),
+    "log10": lambda g, z, x: g / (conj(x) * LN10),
+    "log1p": lambda g, z, x: g / (1 + conj(x)),
+    "sin": lambda g, z, x: g * conj(np.cos(x)),
+    "cos": lambda g, z, x: -g * conj(np.sin(x)),
+    "tan": lambda g, z, x: g * conj(1 + z * z),
+    "arcsin": lambda g, z, x: g / conj(np.sqrt((1 - x) * (1 + x))),
+    "arccos": lambda g, z, x: -g / conj(np.sqrt((1 - x) * (1 + x))),
+    "arctan": lambda g, z, x: g / conj(1 + x * x),
+    "sinh": lambda g, z, x: g * conj(np.cosh(x)),
+    "cosh": lambda g, z, x: g * conj(np.sinh(x)),
     "tanh": _tanh,
     "arcsinh": _arcsinh,
-    "arccosh": lambda g, z, x: g / _conj(np.sqrt(x - 1) * np.sqrt(x + 1)),
-    "arctanh": lambda g, z, x: g / _conj((1 - x) * (1 + x)),
+    "arccosh": lambda g, z, x: g / conj(np.sqrt(x - 1) * np.sqrt(x + 1)),
+    "arctanh": lambda g, z, x: g / conj((1 - x) * (1 + x)),
     "deg2rad": lambda g, z, x: g * (PI / 180),
     "rad2deg": lambda g, z, x: g * (180 / PI),
     "real": lambda g, z, x: g,
     "imag": lambda g, z, x: None if _real(x) else 1j * g,
-    "conjugate": lambda g, z, x: _conj(g),
+    "conjugate": lambda g, z, x: conj(g),
     "angle": _angle,
     "erf": lambda g, z, x: g * np.exp(-x * x) * (2 / math.sqrt(PI)),
     "erfc": lambda g, z, x: g * np.exp(-x * x) * (-2 / math.sqrt(PI)),
@@ -152,9 +153,9 @@ UNARY: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 def _power(g: Any, z: Any, x: Any, y: Any) -> Any:
     """Of x**0 and 0**y, whose gradients are 0 where the factors are infinite."""
-    by_x = _zero_at(y == 0, g * _conj(y * x ** (y - 1)))
+    by_x = _zero_at(y == 0, g * conj(y * x ** (y - 1)))
     flat = (x == 0) & ((y if _real(y) else np.real(y)) >= 0)
-    return by_x, _zero_at(flat, g * _conj(z * np.log(x)))
+    return by_x, _zero_at(flat, g * conj(z * np.log(x)))
 
 
 def _arctan2(g: Any, z: Any, y: Any, x: Any) -> Any:
@@ -210,8 +211,8 @@ def _xlog1py(g: Any, z: Any, x: Any, y: Any) -> Any:
 BINARY: dict[str, Rule] = {
     "add": lambda g, z, x, y: (g, g),
     "subtract": lambda g, z, x, y: (g, -g),
-    "multiply": lambda g, z, x, y: (g * _conj(y), g * _conj(x)),
-    "divide": lambda g, z, x, y: (g / _conj(y), -g * _conj(z / y)),
+    "multiply": lambda g, z, x, y: (g * conj(y), g * conj(x)),
+    "divide": lambda g, z, x, y: (g / conj(y), -g * conj(z / y)),
     "power": _power,
     "float_power": _power,
     "remainder": lambda g, z, x, y: (g, -g * np.floor(x / y)),
@@ -252,13 +253,14 @@ def rule_of(op: Any) -> Rule | None:
         If it is smooth, and the rule is missing.
     """
     if op.vjp is not None:
-        return lambda g, z, *xs: _listed(op.name, op.vjp(g, z, *xs), len(xs))
+        return lambda g, z, *xs: listed(op.name, op.vjp(g, z, *xs), len(xs))
     if op.name not in FLAT and op.name not in RULES:
         raise UnsupportedError(f"{op.name} has no gradient")
     return RULES.get(op.name)
 
 
-def _listed(op: str, result: Any, count: int) -> tuple[Any, ...]:
+def listed(op: str, result: Any, count: int) -> tuple[Any, ...]:
+    """What the user's rule of `op` gave, one for each of `count` operands."""
     parts = tuple(result) if isinstance(result, (tuple, list)) else (result,)
     if len(parts) != count:
         raise ArgumentError(f"the gradient rule of {op} gives {len(parts)} cotangents for {count} "
