@@ -22,8 +22,8 @@ def portable(graph: Graph) -> Graph:
         if ACCUMULATORS.get(node.acc.name) is node.acc:
             return node
         acc = made.setdefault(node.acc, _portable(node.acc))
-        rest = (getattr(node, field.name) for field in fields(node) if field.name != "acc")  # type: ignore[arg-type]
-        return make(type(node), acc, *rest)
+        names = [field.name for field in fields(node)]  # type: ignore[arg-type]
+        return make(type(node), acc, *(getattr(node, name) for name in names[1:]))
 
     return graph.map(change)
 
