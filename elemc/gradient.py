@@ -58,10 +58,11 @@ class Cotangent:
         """The cotangent where `mask` holds as well."""
         return Cotangent(self.value, mask if self.mask is None else self.mask & mask)
 
-    def summed_to(self, node: Node) -> Cotangent:
-        """The cotangent summed to the shape of `node`; it holds where any summed part does."""
+    def summed_to(self, node: Node, shape: Node) -> Cotangent:
+        """This, of the shape of `shape`, summed to that of `node`; it holds where any part does."""
+        mask = None if self.mask is None else Array(make(ExpandTo, self.mask.node, shape))
         return Cotangent(_summed_to(self.whole(), node),
-                         None if self.mask is None else _summed_to(self.mask, node))
+                         None if mask is None else _summed_to(mask, node))
 
     def plus(self, other: Cotangent) -> Cotangent:
         """The sum of two cotangents of one node."""
@@ -107,7 +108,7 @@ def pull_back(outputs: Sequence[Node], cotangents: Sequence[Array | None],
                 for child, part, shape in _contributions(node, found[node]):
                     if inexact(child) and child in leads:
                         same = extents[child] == extents[shape]
-                        _add(found, child, part if same else part.summed_to(child))
+                        _add(found, child, part if same else part.summed_to(child, shape))
             except ElemcError as error:
                 error.locate(source_of(node))
                 raise

@@ -243,7 +243,8 @@ def test_run_removes_what_it_wrote_when_it_is_stopped(number, status):
     running = subprocess.Popen(
         [sys.executable, "-m", "elemc", "run", "sin(exp(x)) ** cos(x)", "x=x.npy", "-o", "o.npy",
          "--block", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))  # else `nohup pytest &` ignores it
     end = time.monotonic() + 60
     while not [n for n in os.listdir(".") if n.endswith(".tmp")] and time.monotonic() < end:
         time.sleep(0.01)
