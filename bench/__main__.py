@@ -32,7 +32,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("what", nargs="?", choices=["workloads", "overhead"], default="workloads",
                         help="workloads (default), or the cost of calls and of starting")
-    parser.add_argument("--workloads", metavar="A,B", help="default: all")
+    parser.add_argument("--workloads", metavar="A,B", help="default: all, see --list")
     parser.add_argument("--sizes", default="8,100k,8M", help="elements (default: %(default)s)")
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float64")
     parser.add_argument("--calls", default="natural,given", help="default: %(default)s")
@@ -139,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from .workloads import ROWS
 
         for work in ROWS:
-            print(f"{work.name:<16}{work.text}")
+            print(f"{work.name:<20}{work.text}")
         return 0
     return overhead(options) if options.what == "overhead" else compare(options)
 

@@ -93,7 +93,7 @@ def prepare(
 ) -> dict[str, Call]:
     """Calls of all contestants that have one and whose first answer is NumPy's."""
     arrays = operands(work, cell.size, cell.dtype)
-    reference = as_tuple(work.numpy(np)(*arrays))
+    reference = as_tuple(work.reference(*arrays))
     calls: dict[str, Call] = {}
     for name, contestant in contestants.items():
         outs = None

@@ -54,13 +54,13 @@ def short_time(seconds: float) -> str:
 
 def header(names: Sequence[str], base: str) -> str:
     """First line of the table."""
-    others = "".join(f"{name:>21}" for name in names if name != base)
-    return f"{'workload':<16}{'size':>6} {'call':<8}{base:>9}{others}"
+    others = "".join(f"{name:>24}" for name in names if name != base)
+    return f"{'workload':<20}{'size':>6} {'call':<8}{base:>9}{others}"
 
 
 def row(cell: Cell, names: Sequence[str], base: str) -> str:
     """One cell as a line: time of the base, then the others' ratios to it."""
-    start = f"{cell.workload:<16}{short_size(cell.size):>6} {cell.kind:<8}"
+    start = f"{cell.workload:<20}{short_size(cell.size):>6} {cell.kind:<8}"
     if base not in cell.samples:
         return f"{start}{'off' if base in cell.wrong else '-':>9}"
     columns = ""
@@ -71,7 +71,7 @@ def row(cell: Cell, names: Sequence[str], base: str) -> str:
         if name in cell.samples:
             r = cell.ratio(name, base)
             text = f"{r.median:.2f} [{r.low:.2f},{r.high:.2f}]"
-        columns += f"{text:>21}"
+        columns += f"{text:>24}"
     return f"{start}{short_time(cell.median(base)):>9}{columns}"
 
 

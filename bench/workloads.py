@@ -3,6 +3,7 @@
 `numpy` takes the module (`np`, `jnp`, torch's namesake) and returns the function to time;
 `numexpr` is the same in numexpr's language; `given` is how a NumPy user fills outputs that exist
 already.  Numba's loops, which are a text of their own, stand in `contestants/numba_.py`.
+Of a workload with `wrt`, `numpy` is a cost, and what is computed is its gradient.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
-Function = Callable[..., Any]
+from . import gradients
+from .gradients import Function
+
 Shape = tuple[int, ...]
 
 
@@ -34,6 +37,13 @@ class Workload:
         One expression per output, of a, b, c...; empty where numexpr cannot say it.
     given : callable, optional
         NumPy code with the outputs as last arguments; returns nothing.
+    wrt : tuple of int
+        Operands by which `numpy`, then a scalar, is to be differentiated; the answer is a tuple
+        that lines up with it.
+    by_hand : callable, optional
+        That gradient as a NumPy user writes it.
+    amend : callable, optional
+        Random operands to those that the workload is measured on.
     """
 
     name: str
@@ -42,6 +52,14 @@ class Workload:
     numpy: Callable[[Any], Function]
     numexpr: tuple[str, ...] = ()
     given: Function | None = None
+    wrt: tuple[int, ...] = ()
+    by_hand: Function | None = None
+    amend: Function | None = None
+
+    @property
+    def reference(self) -> Function:
+        """NumPy's own answer, which the others' are held against."""
+        return self.by_hand or self.numpy(np)
 
 
 def grid(size: int) -> tuple[int, int]:
@@ -51,12 +69,13 @@ def grid(size: int) -> tuple[int, int]:
 
 
 def operands(work: Workload, size: int, dtype: str, seed: int = 0) -> list[np.ndarray]:
-    """Positive random operands, between 0.5 and 1.5, away from every pole."""
+    """Random operands between 0.5 and 1.5, away from every pole, if the row does not amend them."""
     rng = np.random.default_rng(seed)
     shapes = work.shapes(*grid(size))
     if all(len(shape) == 1 for shape in shapes):
         shapes = ((size,),) * len(shapes)
-    return [(0.5 + rng.random(shape)).astype(dtype) for shape in shapes]
+    found = [(0.5 + rng.random(shape)).astype(dtype) for shape in shapes]
+    return list(work.amend(*found)) if work.amend else found
 
 
 def softmax(xp: Any) -> Function:
@@ -136,6 +155,15 @@ def _vectors(count: int) -> Callable[[int, int], tuple[Shape, ...]]:
     return lambda m, n: ((m * n,),) * count
 
 
+def _by_column(count: int) -> Callable[[int, int], tuple[Shape, ...]]:
+    return lambda m, n: ((m, n), *((n,),) * count)
+
+
+def _rows_of_64(m: int, n: int) -> tuple[Shape, ...]:
+    rows = max(m * n // 64, 1)
+    return (rows, 64), (rows,)
+
+
 ROWS = (
     Workload("axpy", "2*x + y", _vectors(2),
              lambda xp: lambda x, y: 2 * x + y, ("2*a + b",), _axpy_given),
@@ -162,6 +190,23 @@ ROWS = (
     Workload("transposed", "a + b.T", lambda m, n: ((m, n), (n, m)),
              lambda xp: lambda a, b: a + b.T, (),
              lambda a, b, out: np.add(a, b.T, out=out)),
+    Workload("gelu_grad", "gradient of mean(gelu(x*g + b)) in x, g, b", _by_column(2),
+             gradients.gelu, wrt=(0, 1, 2), by_hand=gradients.gelu_by_hand),
+    Workload("layer_norm_grad", "gradient of sum(layer_norm(x, g, b)*c) in x, g, b",
+             lambda m, n: ((m, n), (n,), (n,), (m, n)),
+             lambda xp: lambda x, g, b, c: xp.sum(layer_norm(xp)(x, g, b) * c),
+             wrt=(0, 1, 2), by_hand=gradients.layer_norm_by_hand),
+    Workload("cross_entropy_grad", "gradient of mean(-sum(t*log_softmax(x), 1)) in x, t one-hot",
+             lambda m, n: ((m, n), (m, n)), gradients.cross_entropy, wrt=(0,),
+             by_hand=gradients.cross_entropy_by_hand, amend=gradients.one_hot),
+    Workload("product_grad", "gradient of sum(w*prod(x, axis=1)) in x, rows of 64", _rows_of_64,
+             gradients.product, wrt=(0,), by_hand=gradients.product_by_hand),
+    Workload("logistic_grad", "gradient of mean(softplus(x*w + b) - t*(x*w + b)) in x, w, b",
+             lambda m, n: ((m, n), (n,), (n,), (m, n)), gradients.logistic, wrt=(0, 1, 2),
+             by_hand=gradients.logistic_by_hand),
+    Workload("student_t_grad", "gradient of sum(-log p(x)), p Student's t, in mu and s by column",
+             _by_column(2), gradients.student_t, wrt=(1, 2),
+             by_hand=gradients.student_t_by_hand),
 )
 
 WORKLOADS = {row.name: row for row in ROWS}

@@ -4,7 +4,8 @@
 * `set_threads(count)`: called once, before anything is prepared;
 * `prepare(work, operands, outs)`: a callable without arguments that computes the workload and
   returns its outputs (`outs` is None: a natural call, else they are to be filled), or None where
-  the contestant has no such call.  What it returns is ready when the call returns.
+  the contestant has no such call.  What it returns is ready when the call returns.  Of a workload
+  with `wrt`, the outputs are gradients, taken in the contestant's own way.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from ..workloads import Workload
 
 Call = Callable[[], Any]
 
-NAMES = ("elemc", "numpy", "numexpr", "numba", "jax", "torch", "torch_compile")
+NAMES = ("elemc", "numpy", "numexpr", "numba", "jax", "torch", "autograd", "pytensor",
+         "torch_compile")
 DEFAULT = NAMES[:-1]  # torch.compile takes a minute of C++ compilation per table: on request
 
 

@@ -1,4 +1,4 @@
-"""elemc: the NumPy code under `elemc.compile`."""
+"""elemc: the NumPy code under `elemc.compile`, and its gradient by `elemc.grad`."""
 
 from functools import partial
 from typing import Any
@@ -20,6 +20,8 @@ def set_threads(count: int) -> None:
 def prepare(work: Workload, operands: list[Any], outs: list[Any] | None) -> Any:
     """One compiled function for natural and given calls."""
     compiled = elemc.compile(work.numpy(np))
+    if work.wrt:
+        compiled = elemc.grad(compiled, work.wrt)
     if outs is None:
         return partial(compiled, *operands)
     return partial(compiled, *operands, out=outs[0] if len(outs) == 1 else tuple(outs))

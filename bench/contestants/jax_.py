@@ -1,4 +1,4 @@
-"""JAX: the same NumPy code under `jax.jit`, on the CPU."""
+"""JAX: the same NumPy code, or its `jax.grad`, under `jax.jit`, on the CPU."""
 
 from typing import Any
 
@@ -21,6 +21,7 @@ def prepare(work: Workload, operands: list[Any], outs: list[Any] | None) -> Any:
     """Natural calls only, on arrays that JAX holds already; JAX fills no given arrays."""
     if outs is not None:
         return None
-    compiled = jax.jit(work.numpy(jnp))
+    function = work.numpy(jnp)
+    compiled = jax.jit(jax.grad(function, work.wrt) if work.wrt else function)
     arrays = [jnp.asarray(operand) for operand in operands]
     return lambda: jax.block_until_ready(compiled(*arrays))

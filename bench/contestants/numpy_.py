@@ -17,7 +17,7 @@ def set_threads(count: int) -> None:
 def prepare(work: Workload, operands: list[Any], outs: list[Any] | None) -> Any:
     """Plain NumPy code; given calls as a NumPy user would write them."""
     if outs is None:
-        return partial(work.numpy(np), *operands)
+        return partial(work.reference, *operands)
     if work.given is None:
         return None
     fill = work.given

@@ -5,13 +5,15 @@ from typing import Any
 
 import torch
 
+from ..gradients import Function
 from ..workloads import Workload
 
 VERSION = torch.__version__
 
 NAMESPACE = SimpleNamespace(
     abs=torch.abs, exp=torch.exp, log=torch.log, log1p=torch.log1p, max=torch.amax,
-    mean=torch.mean, sin=torch.sin, sqrt=torch.sqrt, sum=torch.sum, where=torch.where,
+    maximum=torch.clamp_min, mean=torch.mean, prod=torch.prod, sin=torch.sin, sqrt=torch.sqrt,
+    sum=torch.sum, tanh=torch.tanh, where=torch.where,
 )
 
 
@@ -22,8 +24,13 @@ def set_threads(count: int) -> None:
 
 def prepare(work: Workload, operands: list[Any], outs: list[Any] | None) -> Any:
     """Natural calls only, on tensors that share the operands' memory."""
-    if outs is not None:
-        return None
-    function = work.numpy(NAMESPACE)
+    return None if outs is not None else over(work.numpy(NAMESPACE), work, operands)
+
+
+def over(function: Function, work: Workload, operands: list[Any]) -> Any:
+    """A call of `function`, or of its forward and backward pass."""
     tensors = [torch.from_numpy(operand) for operand in operands]
-    return lambda: function(*tensors)
+    if not work.wrt:
+        return lambda: function(*tensors)
+    wanted = [tensors[i].requires_grad_() for i in work.wrt]
+    return lambda: torch.autograd.grad(function(*tensors), wanted)

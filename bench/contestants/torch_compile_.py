@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from ..workloads import Workload
-from .torch_ import NAMESPACE, VERSION, set_threads
+from .torch_ import NAMESPACE, VERSION, over, set_threads
 
 __all__ = ["VERSION", "prepare", "set_threads"]
 
@@ -15,5 +15,4 @@ def prepare(work: Workload, operands: list[Any], outs: list[Any] | None) -> Any:
     if outs is not None:
         return None
     compiled = torch.compile(work.numpy(NAMESPACE), dynamic=False)
-    tensors = [torch.from_numpy(operand) for operand in operands]
-    return lambda: compiled(*tensors)
+    return over(compiled, work, operands)
