@@ -130,7 +130,7 @@ class _Closing:
                 program = fold_program(acc, value)
                 if node.exclusive and program.identity is None:
                     raise ArgumentError(f"{acc.name} has no identity, and so no exclusive scan")
-                return make(Scan, acc, cast(arg, value), (), (), node.axis, node.reverse,
+                return make(Scan, acc, cast(arg, value), (), (), node.axes, node.reverse,
                             node.exclusive, program.dtype, program)
             case Align():
                 return self.new[node.arg]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from .values import (
     ZERO,
     Access,
-    Affine,
+    At,
     Fold,
     Load,
     Operand,
@@ -41,35 +41,30 @@ def _neighbours(accesses: Iterable[tuple[int, Access]],
     for operand, access in accesses:
         layout = operands[operand].layout
         for outer, inner, packed in zip(layout.perm, layout.perm[1:], layout.packed, strict=False):
-            a, b = _plain(access[outer]), _plain(access[inner])
+            a, b = access[outer].axis, access[inner].axis
             if packed and a and b and a != b:
                 seen[a, b] = None
     return seen
-
-
-def _plain(at: Affine) -> str | None:
-    """The axis, if the index is nothing but one axis."""
-    if at.const or at.starts or len(at.terms) != 1 or at.terms[0][1] != 1:
-        return None
-    return at.terms[0][0]
 
 
 def _alike(a: str, b: str, accesses: Iterable[tuple[int, Access]], values: Iterable[Value],
            operands: Sequence[Operand]) -> bool:
     """Whether axes `a` (outer) and `b` (inner) can be one axis for every operand and fold."""
     for operand, access in accesses:
-        with_a = [d for d, at in enumerate(access) if any(n == a for n, _ in at.terms)]
-        with_b = [d for d, at in enumerate(access) if any(n == b for n, _ in at.terms)]
+        with_a = [d for d, at in enumerate(access) if a in at.axes]
+        with_b = [d for d, at in enumerate(access) if b in at.axes]
         if not with_a and not with_b:
             continue
         if len(with_a) != 1 or len(with_b) != 1 or with_a == with_b:
             return False
-        if _plain(access[with_a[0]]) != a or _plain(access[with_b[0]]) != b:
+        if access[with_a[0]].axis != a or access[with_b[0]].axis != b:
             return False
         if not operands[operand].layout.joins(with_a[0], with_b[0]):
             return False
     for value in values:
         if isinstance(value, Position) and {a, b} & value.axes:
+            return False
+        if isinstance(value, At) and any({a, b} & {own, *at.axes} for own, at in value.places):
             return False
         if isinstance(value, Fold) and {a, b} & set(value.over):
             if not {a, b} <= set(value.over):
@@ -84,7 +79,7 @@ def _alike(a: str, b: str, accesses: Iterable[tuple[int, Access]], values: Itera
 def _join(spec: Specialized, a: str, b: str) -> Specialized:
     """`a` and `b` as one axis, called `b`."""
     def clean(access: Access) -> Access:
-        return tuple(ZERO if _plain(at) == a else at for at in access)
+        return tuple(ZERO if at.axis == a else at for at in access)
 
     def change(value: Value) -> Value:
         axes = value.axes - {a}

@@ -204,8 +204,8 @@ def scan(acc: Any, x: Any, axis: int | None = None, *, reverse: bool = False,
         raise AxisError(f"scan of rank {node.ndim} without axis=: elemc does not flatten")
     place = 0 if axis is None else axis_of(axis, node.ndim)
     dtype = None if node.dtype is None else result_dtype(fold, node.dtype)
-    return Array(_noted(make(Scan, fold, node, (), (), place, bool(reverse), bool(exclusive), dtype,
-                             None)))
+    return Array(_noted(make(Scan, fold, node, (), (), (place,), bool(reverse), bool(exclusive),
+                             dtype, None)))
 
 
 def cumsum(x: Any, axis: int | None = None) -> Array:

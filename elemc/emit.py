@@ -150,7 +150,8 @@ class _Emitter(Expressions):
         lines = []
         for use, view in zip(self.uses.values(), views, strict=True):
             operand = self.kernel.operands[use.operand]
-            axes = sorted({a for at in use.access for a, _ in at.terms}, key=self.digit.__getitem__)
+            axes = sorted(frozenset[str]().union(*(at.axes for at in use.access)),
+                          key=self.digit.__getitem__)
             unit = any(not text.startswith("s[") for _, text in view["strides"])
             how = ", contiguous" if unit else ", strided" if axes else ""
             storage = "" if operand.storage == "native" else f", {operand.storage}"
@@ -165,12 +166,13 @@ class _Emitter(Expressions):
         for use in self.uses.values():
             layout = self.kernel.operands[use.operand].layout
             starts = tuple(
-                (d, c, e) for d, at in enumerate(use.access)
+                (d, c, e) for d, at in enumerate(use.access) if at.divisor == 1
                 for c, e in ((at.const, None), *at.starts) if c)
             lines, strides = [], []
-            for axis, name in use.strides.items():
-                terms = tuple((d, c) for d, at in enumerate(use.access)
-                              for a, c in at.terms if a == axis)
+            for key, name in use.strides.items():
+                terms = ((key, 1),) if isinstance(key, int) else tuple(
+                    (d, c) for d, at in enumerate(use.access) if at.divisor == 1
+                    for a, c in at.terms if a == key)
                 unit = layout.unit and len(terms) == 1 and terms[0][0] == layout.perm[-1]
                 if unit:
                     itemsize = self.kernel.operands[use.operand].dtype.itemsize

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,19 @@ from .nest import (
     Statement,
     bodies,
 )
-from .values import Access, Affine, Convert, Extent, Literal, Load, Op, Operand, Position, Value
+from .values import (
+    Access,
+    Affine,
+    At,
+    Convert,
+    Extent,
+    Literal,
+    Load,
+    Op,
+    Operand,
+    Position,
+    Value,
+)
 
 PRIMARY = 16
 CAST = 14
@@ -31,13 +43,13 @@ Text = tuple[str, int]  # an expression and its precedence
 
 @dataclass
 class Use:
-    """A pointer in the making."""
+    """A pointer in the making; its strides are those along loop axes, or along dimensions."""
 
     base: str
     operand: int
     access: Access
     written: bool
-    strides: dict[str, str] = field(default_factory=dict)
+    strides: dict[str | int, str] = field(default_factory=dict)
 
 
 class Expressions:
@@ -82,11 +94,15 @@ class Expressions:
 
     def offset(self, use: Use) -> str:
         """The distance in bytes of an element from its pointer."""
-        axes = {axis for at in use.access for axis, _ in at.terms}
+        whole = frozenset[str]().union(*(at.axes for at in use.access if at.divisor == 1))
         parts = []
-        for axis in sorted(axes, key=self.digit.__getitem__):
+        for axis in sorted(whole, key=self.digit.__getitem__):
             stride = use.strides.setdefault(axis, f"{use.base}_s{self.digit[axis]}")
             parts.append(f"{self.var(axis)} * {stride}")
+        for dim, at in enumerate(use.access):
+            if at.divisor > 1:
+                stride = use.strides.setdefault(dim, f"{use.base}_d{dim}")
+                parts.append(f"{self.affine(at)[0]} * {stride}")
         return " + ".join(parts) or "0"
 
     def element(self, use: Use, operand: Operand) -> str:
@@ -112,6 +128,12 @@ class Expressions:
                 return value.name, PRIMARY
             case Element():
                 return f"{value.name}[{self.place(value)}]", PRIMARY
+            case At():
+                assert isinstance(value.scan, Element)
+                text = f"{value.scan.name}[{self.place(value.scan, dict(value.places))}]"
+                if value.guard is None:
+                    return text, PRIMARY
+                return f"({self.text(value.guard)} ? {text} : 0)", PRIMARY
             case Literal():
                 text = literal(value.value)
                 if value.dtype.kind == "c":
@@ -183,17 +205,20 @@ class Expressions:
         parts = [f"{c} * {self.size(('start', e))}" for c, e in at.starts]
         parts += [self.var(a) if c == 1 else f"{c} * {self.var(a)}" for a, c in at.terms]
         parts += [str(at.const)] if at.const or not parts else []
-        return " + ".join(parts), PRIMARY if len(parts) == 1 and "*" not in parts[0] else 12
+        text, simple = " + ".join(parts), len(parts) == 1 and "*" not in parts[0]
+        if at.divisor > 1:
+            return f"{text if simple else f'({text})'} / {at.divisor}", 13
+        return text, PRIMARY if simple else 12
 
-    def place(self, element: Element) -> str:
-        """The index of an element of a buffer or local array."""
+    def place(self, element: Element, places: Mapping[str, Affine] | None = None) -> str:
+        """The index of an element of a buffer or local array; at `places` along some axes."""
         if element.at is not None:
             return "l"
         text = ""
         for axis in element.dims:
             if text:
                 text = f"{f'({text})' if ' + ' in text else text} * {self.extent(axis)} + "
-            text += self.var(axis)
+            text += self.affine(places[axis])[0] if places and axis in places else self.var(axis)
         return text or "0"
 
     def type(self, dtype: np.dtype) -> str:

@@ -81,7 +81,8 @@ def _text(node: Node, names: Mapping[Node, str],
         case Scan():
             more = "".join(f", {w}=True" for w in ("reverse", "exclusive") if getattr(node, w))
             element = ", ".join(texts[n][0] for n in (node.arg, *node.more))
-            return f"scan({node.acc.name}, {element}, axis={node.axis}{more})", CALL
+            axis = node.axes if len(node.axes) > 1 else node.axes[0]
+            return f"scan({node.acc.name}, {element}, axis={axis}{more})", CALL
         case Index():
             return _tight(node.arg, texts) + _index(node), CALL
     raise AssertionError(type(node).__name__)

@@ -17,7 +17,7 @@ from typing import Any
 
 from .accumulators import ACCUMULATORS
 from .array import Array, accumulate, apply, as_node
-from .errors import ElemcError, UnsupportedError
+from .errors import ElemcError
 from .gradient_folds import fold_rule, in_dtype, sum_back
 from .gradient_scans import fold_back, scan_back
 from .graph import (
@@ -59,7 +59,7 @@ class Cotangent:
         return Cotangent(self.value, mask if self.mask is None else self.mask & mask)
 
     def summed_to(self, node: Node, shape: Node) -> Cotangent:
-        """This, of the shape of `shape`, summed to that of `node`; it holds where any part does."""
+        """The cotangent, shaped like `shape`, summed to `node`; it holds where any part does."""
         mask = None if self.mask is None else Array(make(ExpandTo, self.mask.node, shape))
         return Cotangent(_summed_to(self.whole(), node),
                          None if mask is None else _summed_to(mask, node))
@@ -199,10 +199,6 @@ def _of_custom(node: Custom, g: Cotangent) -> Iterator[tuple[Node, Cotangent, No
 
 def unindexed(g: Array, node: Index) -> Array:
     """The cotangent of what `node` indexes: `g` where it is read, 0 elsewhere."""
-    steps = [f.step for f in node.forms if isinstance(f, Axis) and abs(f.step) != 1]
-    if steps:
-        raise UnsupportedError(f"the gradient of a slice with step {steps[0]} is not there: "
-                               "slice the arrays outside")
     named = {f.axis: d for d, f in enumerate(node.forms) if isinstance(f, Axis) and f.full}
     if len(named) + sum(isinstance(f, Only) for f in node.forms) == len(node.forms):
         back = tuple(Axis(named[k]) if k in named else Only() for k in range(node.ndim))

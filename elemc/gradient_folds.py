@@ -14,7 +14,7 @@ import numpy as np
 from .accumulators import ACCUMULATORS
 from .array import Array, accumulate, apply
 from .constructors import scan
-from .graph import Accumulate, Axis, ExpandTo, Index, Node, Scan, make
+from .graph import Accumulate, Axis, ExpandTo, Index, Node, Scan, const, make
 from .rules import conj
 
 Parts = list[tuple[Node, Any, Any]]
@@ -86,6 +86,8 @@ def others(x: Any, axes: tuple[int, ...]) -> Any:
 
     Finite numbers times 0 are 0, also where their product overflows.
     """
+    if not axes:
+        return Array(const(x.dtype.type(1)))
     result: Any = None
     rows = x
     for axis in reversed(axes):  # the others of a row, times the products of the other rows
@@ -101,7 +103,8 @@ def others(x: Any, axes: tuple[int, ...]) -> Any:
 
 def sum_back(g: Array, node: Scan, _: Any) -> list[tuple[Node, Any]]:
     """The cotangent of what a running sum goes over: the running sum from the other end."""
-    back = scan("sum", g, node.axis, reverse=not node.reverse, exclusive=node.exclusive)
+    [axis] = node.axes
+    back = scan("sum", g, axis, reverse=not node.reverse, exclusive=node.exclusive)
     return [(node.arg, back)]
 
 

@@ -11,6 +11,7 @@ other: its state are the cotangents g_acc, its elements x[k] and acc[k-1].
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -67,16 +68,15 @@ class Step:
 def fold_back(g: Array, node: Accumulate, pull_back: PullBack) -> list[tuple[Node, Any, Any]]:
     """The cotangents of what an accumulator of any kind folds, and of its initial value."""
     program = _program(node)
-    if len(node.axes) != 1 or node.where is not None:
-        what = "where=" if node.where is not None else "several axes"
-        raise UnsupportedError(f"accumulator {node.acc.name} has no gradient with {what}")
-    [axis] = node.axes
+    if node.where is not None:
+        raise UnsupportedError(f"accumulator {node.acc.name} has no gradient with where=")
     initial = () if node.initial is None else (make(ExpandTo, node.initial, node),)
     last = [Array(make(Accumulate, node.acc, node.arg, node.axes, part.dtype, node.initial, None,
                        (("program", part), ("matched", False)))) for part in _parts(program)]
     ends = _finish_back(program, last, g, pull_back)
     step = _step(program, 1, node.acc.adjoint, pull_back)
-    whole = make(Scan, node.acc, node.arg, (), initial, axis, False, True, program.dtype, program)
+    whole = make(Scan, node.acc, node.arg, (), initial, node.axes, False, True, program.dtype,
+                 program)
     if not step.back:  # the state is made of integers
         return []
     last_of = [_whole(end, node) for end in ends if _smooth(end.node)]
@@ -117,7 +117,7 @@ def _back(node: Scan, step: Step, ends: list[Any] | None, g: Array | None
 
     Gives the cotangents of the parts of an element, and of the first state if it was given.
     """
-    states = [Array(make(Scan, node.acc, node.arg, node.more, node.initial, node.axis,
+    states = [Array(make(Scan, node.acc, node.arg, node.more, node.initial, node.axes,
                          node.reverse, True, part.dtype, part)) for part in _parts(_program(node))]
     elements = [Array(node.arg), *map(Array, node.more), *([] if g is None else [g])]
     inputs = (*step.back, *step.element, *step.state)
@@ -132,19 +132,21 @@ def _back(node: Scan, step: Step, ends: list[Any] | None, g: Array | None
                       step.element[0].dtype, dtypes[0], None, False, False, False)
     back = [Array(make(Scan, Adjoint(program.name), elements[0].node,
                        tuple(a.node for a in sources[1:]), () if ends is None else
-                       tuple(a.node for a in ends), node.axis, not node.reverse, True,
+                       tuple(a.node for a in ends), node.axes, not node.reverse, True,
                        part.dtype, part)) for part in _parts(program)]
     operands = [*back, *elements, *states]
     found = substitute(Graph(inputs, tuple(as_node(a) for a in step.of_element)), operands)
     found = [_whole(value, node.arg) for value in found]
     if not node.initial:
         return found, []
-    place = Array(make(Iota, make(Size, node.arg, node.axis)))
-    at = Array(make(Index, place.node, (Axis(node.axis),), node.ndim))
-    size = Array(make(Size, node.arg, node.axis))
-    start: Any = at == (size - 1 if node.reverse else 0)
+    starts: list[Any] = []
+    for axis in node.axes:
+        size = make(Size, node.arg, axis)
+        at = Array(make(Index, make(Iota, size), (Axis(axis),), node.ndim))
+        starts.append(at == (Array(size) - 1 if node.reverse else 0))
+    start = functools.reduce(lambda a, b: a & b, starts)
     of_state = substitute(Graph(inputs, tuple(a.node for a in step.of_state)), operands)
-    return found, [accumulate("sum", apply("where", start, a, 0), node.axis) for a in of_state]
+    return found, [accumulate("sum", apply("where", start, a, 0), node.axes) for a in of_state]
 
 
 def _step(program: Program, count: int, adjoint: Any, pull_back: PullBack) -> Step:

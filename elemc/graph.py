@@ -11,7 +11,7 @@ Grammar::
            | Apply(op, args, dtype)                a scalar operation, element by element
            | Cast(arg, dtype)                      arg.astype(dtype)
            | Accumulate(acc, arg, axes, ...)       a fold over some axes, which the result lacks
-           | Scan(acc, arg, axis, ...)             the running states of a fold along one axis
+           | Scan(acc, arg, axis, ...)             the running states of a fold
            | Index(arg, forms, ndim)               broadcasting, transposing, slicing
            | ExpandTo(arg, like)                   arg stretched to the shape of like
            | ...                                   what gradients need: `graph_gradients`
@@ -171,12 +171,12 @@ class Accumulate(Ranked):
 
 @node_class
 class Scan(Ranked):
-    """The states of `acc` along one axis of `arg`, one per element, each with those before it.
+    """The states of `acc` along `axes` of `arg`, one per element, each with those before it.
 
-    If `exclusive`, without the element itself; if `reverse`, from the end.  `program` is the
-    traced accumulator, once the graph is closed.  Elements may have several parts: `more` have the
-    shape of `arg`.  `initial` holds the first state, of the shape without the axis, if it is not
-    the identity.
+    Elements go in C order of `axes` (sorted, none negative).  If `exclusive`, a state is without
+    the element itself; if `reverse`, from the end.  `program` is the traced accumulator, once the
+    graph is closed.  Elements may have several parts: `more` have the shape of `arg`.  `initial`
+    holds the first state, of the shape without the axes, if it is not the identity.
     """
 
     parts = ("arg", "more", "initial")
@@ -184,7 +184,7 @@ class Scan(Ranked):
     arg: Node
     more: tuple[Node, ...]
     initial: tuple[Node, ...]
-    axis: int
+    axes: tuple[int, ...]
     reverse: bool
     exclusive: bool
     dtype: np.dtype | None

@@ -170,14 +170,19 @@ def _start(initial: np.ndarray | None) -> dict[str, Any]:
 
 
 def _scan(node: Scan, args: list[np.ndarray], initial: list[np.ndarray]) -> np.ndarray:
-    rows, *more = (np.moveaxis(a, node.axis, 0) for a in args)
+    kept = [a for a in range(node.ndim) if a not in node.axes]
+    order = (*node.axes, *kept)
+    moved = [a.transpose(order) for a in args]
+    shape = moved[0].shape
+    rows, *more = (a.reshape(-1 if a.size else math.prod(shape[:len(node.axes)]),
+                             *shape[len(node.axes):]) for a in moved)
     rows = rows.astype(node.program.value, copy=False)
     result = np.empty(rows.shape, node.dtype)
     state: list[np.ndarray] | None = initial or None
     if state is None and node.program.identity is not None:
         state = [np.full(rows.shape[1:], p) for p in node.program.identity]
-    order = range(len(rows))
-    for k in reversed(order) if node.reverse else order:
+    places = range(len(rows))
+    for k in reversed(places) if node.reverse else places:
         extra = [rows[k], *(m[k] for m in more),
                  *([np.full(rows.shape[1:], k)] if node.program.index else [])]
         before = state
@@ -185,7 +190,7 @@ def _scan(node: Scan, args: list[np.ndarray], initial: list[np.ndarray]) -> np.n
             _elementwise(node.program.combine, [*state, *extra]))
         shown = before if node.exclusive and before is not None else state
         result[k] = _elementwise(node.program.finish, shown)[0]
-    return np.moveaxis(result, 0, node.axis)
+    return result.reshape(shape).transpose(np.argsort(order))
 
 
 def _fold(program: Any, value: np.ndarray, axes: tuple[int, ...], initial: np.ndarray | None,

@@ -26,6 +26,7 @@ from .nest import (
 from .values import (
     Access,
     Affine,
+    At,
     Convert,
     Extent,
     Literal,
@@ -142,6 +143,10 @@ class _Printer:
             case Load():
                 text = self.access(value.operand, value.access)
                 return text if value.guard is None else f"({texts[value.guard]} and {text})"
+            case At():
+                where = ", ".join(f"{a}={self.affine(index)}" for a, index in value.places)
+                text = f"{texts[value.scan]} at {where}"
+                return f"({text})" if value.guard is None else f"({texts[value.guard]} and {text})"
             case Literal():
                 return repr(value.value.item())
             case Extent():
@@ -167,7 +172,8 @@ class _Printer:
         parts += [s if c == 1 else f"{c}*({s})" for c, e in at.starts
                   if (s := self.start(e)) != "0"]
         parts += [str(at.const)] if at.const or not parts else []
-        return " + ".join(parts).replace("+ -", "- ")
+        text = " + ".join(parts).replace("+ -", "- ")
+        return text if at.divisor == 1 else f"({text})/{at.divisor}"
 
     def start(self, extent: int) -> str:
         """Where a slice or a single index starts."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .values import Access, Fold, Load, Operand, Scan, Specialized, Store, Value, walk
+from .values import Access, At, Fold, Load, Operand, Scan, Specialized, Store, Value, walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +73,14 @@ def roots(spec: Specialized) -> list[Root]:
     return found
 
 
+def remaining(root: Root, bound: Sequence[str]) -> tuple[str, ...]:
+    """The axes whose loops `root` has yet to enter."""
+    return tuple(a for a in root.order if a not in bound)
+
+
 def next_axis(root: Root, bound: Sequence[str]) -> str | None:
     """The axis whose loop `root` enters next."""
-    return next((a for a in root.order if a not in bound), None)
+    return next(iter(remaining(root, bound)), None)
 
 
 def same_states(a: Store | Fold, b: Store | Fold) -> bool:
@@ -98,12 +103,15 @@ class Segment:
     reverse: bool | None = None
     roots: list[Root] = field(default_factory=list)
 
-    def takes(self, root: Root, axis: str | None, reverse: bool | None) -> bool:
-        """Whether a root may share this loop."""
-        if self.axis != axis or self.reverse is None or reverse is not None:
-            return self.axis == axis and self.reverse == reverse
+    def takes(self, root: Root, reverse: bool | None, bound: Sequence[str]) -> bool:
+        """Whether a root, which enters a loop within those over `bound`, may share this one."""
+        if self.axis != next_axis(root, bound):
+            return False
+        if self.reverse is None or reverse is not None:
+            return self.reverse == reverse
+        rest = remaining(root, bound)
         if isinstance(root.of, Store):
-            return root.order[-1] == axis and any(r.of in root.needs for r in self.roots)
+            return any(r.of in root.needs and remaining(r, bound) == rest for r in self.roots)
         return any(same_states(r.of, root.of) for r in self.roots)
 
 
@@ -120,12 +128,12 @@ def loops(level_roots: Sequence[Root], bound: tuple[str, ...]) -> list[Segment]:
                 continue  # done outside
             at = place[need]
             if axis is None or axis in need.over:  # here it ends
-                shares = isinstance(need, Scan) and found[at].takes(root, axis, reverse)
+                shares = isinstance(need, Scan) and found[at].takes(root, reverse, bound)
             else:
                 shares = found[at].axis == axis
             earliest = max(earliest, at if shares else at + 1)
         for k in range(earliest, len(found)):
-            if found[k].takes(root, axis, reverse):
+            if found[k].takes(root, reverse, bound):
                 break
         else:
             k = len(found)
@@ -146,6 +154,8 @@ def carried(wanted: Sequence[Value], late: Mapping[Fold, Collection[Fold]],
     waits: dict[Value, Fold | None] = {}  # of what can be computed there
     found: dict[Value, Fold] = {}
     for value in walk(wanted, lambda v: isinstance(v, Fold) or v in known):
+        if isinstance(value, (At, Scan)):
+            continue  # in buffers of their own, which may not be complete there
         if value in known:
             waits[value] = None
         elif isinstance(value, Fold):
@@ -215,6 +225,6 @@ def _strip_axis(loads: Sequence[Load], operands: Sequence[Operand], kept: Sequen
         if load.axes.isdisjoint(over) or not layout.perm or not layout.unit:
             continue
         at = load.access[layout.perm[-1]]
-        inner = [axis for axis, step in at.terms if step == 1]
+        inner = [axis for axis, step in at.terms if step == 1 and at.divisor == 1]
         return inner[0] if inner and inner[0] in kept else None
     return None

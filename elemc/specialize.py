@@ -9,8 +9,9 @@ import numpy as np
 
 from .coalesce import merge_axes
 from .graph import Graph
-from .lower import Env, Lowering
+from .lower import Lowering
 from .maps import Extents
+from .reads import Env
 from .values import (
     ZERO,
     Fold,
@@ -101,7 +102,7 @@ def _fields(given: Given) -> tuple[np.dtype, str, Layout]:
 
 def keep_order(values: Iterable[Value], env: Env, operands: Sequence[Operand]) -> Layout:
     """NumPy's "K" layout: axes in the order of the inputs' strides; where they disagree, C's."""
-    axes = [(at.terms[0][0], d) for d, at in enumerate(env) if at is not None]
+    axes = [(at.axis, d) for d, at in enumerate(env) if at is not None and at.axis]
     places = []  # per way of reading an input: its axes, from the largest stride to the smallest
     for load in walk(values) if len(axes) > 1 else ():
         if isinstance(load, Load):
@@ -122,7 +123,7 @@ def keep_order(values: Iterable[Value], env: Env, operands: Sequence[Operand]) -
 
 def _axes_of(stores: Iterable[Store]) -> set[str]:
     stores = list(stores)
-    found = {a for s in stores for at in s.access for a, _ in at.terms}
+    found = {a for s in stores for at in s.access for a in at.axes}
     for value in walk(roots_of(stores)):
         found |= value.axes | set(value.over if isinstance(value, Fold) else ())
     return found

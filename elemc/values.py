@@ -12,10 +12,11 @@ Grammar::
     Value  := Load(operand, access) | Literal(value) | Extent(extents) | Position(affine)
             | Op(op, args) | Convert(arg) | Fold(program, arg, axes, initial, where)
             | Scan(a Fold, reverse, exclusive)
+            | At(scan, places)             what a scan gives elsewhere than at the loops' indices
     access := one Affine per dimension of the operand
-    Affine := const + sum(coef * start(extent)) + sum(coef * axis), guards
+    Affine := (const + sum(coef * start(extent)) + sum(coef * axis)) / divisor, guards
 
-A guard is an index that has to be within an axis: elsewhere 0 is loaded.
+A guard is an index that has to be within an axis, and whole: elsewhere 0 is loaded.
 """
 
 from __future__ import annotations
@@ -84,14 +85,16 @@ class Operand:
 
 @dataclass(frozen=True)
 class Affine:
-    """An index: a constant, starts of slices, and multiples of loop axes.
+    """An index: a constant, starts of slices, and multiples of loop axes, over a divisor.
 
-    `guards` are pairs of an index and the extent that it has to be below (and not below 0).
+    `guards` are pairs of an index, which has to be whole, and the extent that it has to be below
+    (and not below 0).
     """
 
     const: int = 0
     starts: tuple[tuple[int, int], ...] = ()
     terms: tuple[tuple[str, int], ...] = ()
+    divisor: int = 1
     guards: tuple[tuple[Affine, int], ...] = ()
 
     def scaled(self, step: int) -> Affine:
@@ -102,7 +105,29 @@ class Affine:
 
     def after(self, start: int, sign: int = 1) -> Affine:
         """The index plus `sign` times the start of the slice `start`."""
-        return replace(self, starts=((sign, start), *self.starts))
+        return replace(self, starts=((sign * self.divisor, start), *self.starts))
+
+    def divided(self, step: int) -> Affine:
+        """The index over `step`."""
+        if step < 0:
+            return self.scaled(-1).divided(-step)
+        return replace(self, divisor=self.divisor * step)
+
+    def bare(self) -> Affine:
+        """The index without its guards."""
+        return replace(self, guards=())
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """The loop axes that it depends on."""
+        return frozenset(a for a, _ in self.terms)
+
+    @property
+    def axis(self) -> str | None:
+        """The loop axis that it is; None if it is anything else."""
+        [(name, step)] = self.terms if len(self.terms) == 1 else [("", 0)]
+        plain = not self.const and not self.starts and step == 1 and self.divisor == 1
+        return name if plain else None
 
 
 ZERO = Affine()
@@ -200,7 +225,7 @@ class Fold(Value):
 
 @dataclass(frozen=True, eq=False)
 class Scan(Fold):
-    """The state of a fold along `over`, its only axis, at an element of that axis.
+    """The state of a fold along `over`, in this order of axes, at an element.
 
     If `exclusive`, the state before that element; if `reverse`, coming from the end.  `more` are
     further parts of an element, `states` the first state, if it is not the identity.
@@ -215,6 +240,20 @@ class Scan(Fold):
     def args(self) -> tuple[Value, ...]:
         """The values this one is computed from."""
         return (self.arg, *self.more, *self.states)
+
+
+@dataclass(frozen=True, eq=False)
+class At(Value):
+    """What `scan` gives where the axes in `places` have these indices; 0 where `guard` fails."""
+
+    scan: Value
+    places: tuple[tuple[str, Affine], ...]
+    guard: Value | None
+
+    @property
+    def args(self) -> tuple[Value, ...]:
+        """The values this one is computed from."""
+        return (self.scan,) if self.guard is None else (self.scan, self.guard)
 
 
 @dataclass(frozen=True)
@@ -276,6 +315,9 @@ def over_new(value: Value, new: dict[Value, Value]) -> Value:
         return replace(value, operands=tuple(new[a] for a in value.operands))
     if isinstance(value, Load) and value.guard is not None:
         return replace(value, guard=new[value.guard])
+    if isinstance(value, At):
+        guard = None if value.guard is None else new[value.guard]
+        return replace(value, scan=new[value.scan], guard=guard)
     if isinstance(value, Convert):
         return replace(value, arg=new[value.arg])
     if isinstance(value, Scan):

@@ -16,7 +16,9 @@ from elemc.array import apply
 from elemc.ops import OPS
 
 from .helpers import layouts, quiet, sample, specials
-from .random_oracle import Bounded, Oracle
+from .random_oracle import Oracle
+
+fold, align = ec.accumulate, ec.align
 
 DTYPES = ("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 complex64 complex128 "
           + "float32 float64 " * 5).split()
@@ -50,10 +52,12 @@ class Case:
     modes: list = field(default_factory=list)
     calls: list = field(default_factory=list)  # each a list of texts that make arrays
 
+    oracle = Oracle
+    words = {"apply": apply, "fold": fold, "align": align, "np": np}
+
     def code(self):
         """The case as a program."""
-        texts = ["import numpy as np", "import elemc as ec", "from elemc.array import apply",
-                 "from tests.random_graphs import make", "fold, align = ec.accumulate, ec.align"]
+        texts = [f"from {type(self).__module__} import *"]
         for k, leaf in enumerate(self.leaves):
             made = f"ec.constant({leaf.text})" if leaf.text else f"ec.array('v{k}', {leaf.rank}, '{leaf.dtype}')"
             texts.append(f"v{k} = {made}")
@@ -70,7 +74,7 @@ class Case:
 
     def function(self, name):
         """The case as an elemc function."""
-        env = {"apply": apply, "fold": ec.accumulate, "align": ec.align, "np": np}
+        env = dict(self.words)
         for k, leaf in enumerate(self.leaves):
             env[f"v{k}"] = (ec.constant(leaf.captured) if leaf.text
                             else ec.array(f"v{k}", leaf.rank, leaf.dtype))
@@ -88,12 +92,12 @@ class Case:
         return [quiet(self.output, k, mode, arrays)
                 for k, mode in zip(self.outputs, self.modes, strict=True)]
 
-    def output(self, output, mode, arrays):
-        oracle, given = Oracle(self.order), iter(arrays)
-        env = {"apply": oracle.apply, "fold": oracle.fold, "align": oracle.align, "np": np}
+    def output(self, output, mode, arrays, oracle=None):
+        oracle, given = oracle or self.oracle(self.order), iter(arrays)
+        env = oracle.words()
         needed = self.needed([output])
         for k, leaf in enumerate(self.leaves):
-            env[f"v{k}"] = Bounded(native(leaf.captured if leaf.text else next(given)))
+            env[f"v{k}"] = oracle.box(leaf.captured if leaf.text else next(given))
         if mode != "broadcast":
             ends = [k for k in needed if k < len(self.leaves)]
             rank = min(self.leaves[k].rank for k in ends)
@@ -107,13 +111,9 @@ class Case:
         return env[f"v{output}"]
 
 
-def native(array):
-    return np.ascontiguousarray(array).reshape(array.shape).astype(array.dtype.newbyteorder("="))
-
-
-def make(dtype, shape, layout, seed, special=False):
+def make(dtype, shape, layout, seed, special=False, span=4):
     """The array of a seed."""
-    array = sample(dtype, shape, seed, (-4, 4))
+    array = sample(dtype, shape, seed, (-span, span))
     rng = np.random.default_rng(seed)
     if special and array.dtype.kind != "c":
         array = np.where(rng.random(shape) < 0.2, rng.choice(specials(dtype), shape), array)
@@ -151,16 +151,18 @@ def joins(shapes, order):
 class Writer:
     """Draws the lines of one case; what NumPy rejects, or nothing is known of, is not written."""
 
+    case_of, dtypes, verbs, folds = Case, DTYPES, VERBS, FOLDS
+
     def __init__(self, draw):
         self.draw = draw
-        self.case = Case(self.pick("ffc"), [])
+        self.case = self.case_of(self.pick("ffc"), [])
         self.leaves()
         self.case.calls.append(self.call())
-        oracle = Oracle(self.case.order)
-        self.env = {"apply": oracle.apply, "fold": oracle.fold, "align": oracle.align, "np": np}
+        oracle = self.case.oracle(self.case.order)
+        self.env = oracle.words()
         arrays = iter(self.case.arrays(self.case.calls[0]))
         for k, leaf in enumerate(self.case.leaves):
-            self.env[f"v{k}"] = Bounded(native(leaf.captured if leaf.text else next(arrays)))
+            self.env[f"v{k}"] = oracle.box(leaf.captured if leaf.text else next(arrays))
         self.values = list(range(len(self.case.leaves)))
 
     def pick(self, options):
@@ -193,7 +195,7 @@ class Writer:
     def leaves(self):
         self.base = self.sizes()
         for k in range(self.number(1, 4)):
-            leaf = Leaf(self.pick([2, 1, 3, 2, 1, 0, 4]), self.pick(DTYPES))
+            leaf = Leaf(self.pick([2, 1, 3, 2, 1, 0, 4]), self.pick(self.dtypes))
             if k and self.chance(6):
                 leaf.text = self.array(min(leaf.rank, 2), leaf.dtype, self.base)
                 leaf.captured = eval(leaf.text)
@@ -213,9 +215,7 @@ class Writer:
             quiet(exec, f"v{k} = {text}", self.env)
         except REJECTED:
             return None
-        value = self.env[f"v{k}"]
-        lost = value.bound.size and np.isinf(value.bound).mean() > 0.5
-        if lost or value.value.size > MOST or value.ndim > 5:
+        if not self.useful(self.env[f"v{k}"]):
             return None
         lines = [self.case.lines[o] for o in operands if o in self.case.lines]
         needs = frozenset({k, *operands}).union(*(line.needs for line in lines))
@@ -223,6 +223,10 @@ class Writer:
                                   elementwise and all(line.elementwise for line in lines))
         self.values.append(k)
         return k
+
+    def useful(self, value):
+        lost = value.bound.size and np.isinf(value.bound).mean() > 0.5
+        return not lost and value.value.size <= MOST and value.ndim <= 5
 
     def value(self):
         """One of the values, oftener one of the latest."""
@@ -274,7 +278,7 @@ class Writer:
         return self.line(f"v{k}[{', '.join(keys) or '...'}]", [k], False)
 
     def fold(self, k=None, name=None, axis=None, keepdims=None):
-        k, name = self.value() if k is None else k, name or self.pick(FOLDS)
+        k, name = self.value() if k is None else k, name or self.pick(self.folds)
         ndim = self.env[f"v{k}"].ndim
         if axis is None:
             axis = self.axis(ndim)
@@ -318,14 +322,14 @@ class Writer:
         case, wanted = self.case, self.number(3, 9)
         for _ in range(3 * wanted):
             if len(case.lines) < wanted:
-                getattr(self, self.pick(VERBS))()
+                getattr(self, self.pick(self.verbs))()
         last = [self.values[-1], *self.values[len(case.leaves):-1]]
         case.outputs = [last[self.number(0, min(k, len(last) - 1))] for k in range(self.number(1, 3))]
         case.modes = ["broadcast"] * len(case.outputs)
         arrays = case.arrays(case.calls[0])
         for place, k in enumerate(case.outputs):
             if (k not in case.lines or case.lines[k].elementwise) and self.chance(2):
-                mode = ("accumulate", self.pick(FOLDS))
+                mode = ("accumulate", self.pick([name for name in self.folds if name in ACCUMULATORS]))
                 try:
                     quiet(case.output, k, mode, arrays)
                     case.modes[place] = mode

@@ -166,6 +166,14 @@ class Oracle:
     def __init__(self, order):
         self.order = order
 
+    def words(self):
+        """What the lines of a case call."""
+        return {"apply": self.apply, "fold": self.fold, "align": self.align, "np": np}
+
+    def box(self, array):
+        order = np.ascontiguousarray(array).reshape(array.shape)
+        return Bounded(order.astype(array.dtype.newbyteorder("=")))
+
     def apply(self, name, *args):
         op = OPS[name]
         ndim = max(getattr(a, "ndim", 0) for a in args)

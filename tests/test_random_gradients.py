@@ -1,0 +1,145 @@
+"""Gradients of random expressions, against differences in extended precision.
+
+Every graph's vjp, and the vjp of the vjp of some; see random_gradients.
+"""
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+import elemc as ec
+
+from .helpers import quiet
+from .random_gradients import cases, slope
+
+PER_ITEM, GRAPHS, STEP = 40, 520, 1e-4
+
+
+def pytest_generate_tests(metafunc):
+    if "number" in metafunc.fixturenames:
+        graphs = metafunc.config.getoption("--graphs") or GRAPHS
+        first = int(metafunc.config.getoption("--hypothesis-seed") or 0)
+        metafunc.parametrize("number", range(first, first + -(-graphs // PER_ITEM)))
+
+
+def drawn(number):
+    """The different cases of a seed."""
+    found = {}
+    config = settings(max_examples=2 * PER_ITEM, database=None, deadline=None, phases=[Phase.generate],
+                      suppress_health_check=list(HealthCheck))
+    seed(number)(config(given(cases())(lambda case: found.setdefault(case.code(), case) and None)))()
+    assert len(found) >= PER_ITEM
+    return list(found.values())[:PER_ITEM]
+
+
+def normal(rng, like):
+    """Random numbers like an array; None for integers and bools."""
+    like = np.asarray(like)
+    if like.dtype.kind not in "fc":
+        return None
+    numbers = rng.normal(size=like.shape)
+    if like.dtype.kind == "c":
+        numbers = numbers + 1j * rng.normal(size=like.shape)
+    return numbers.astype(like.dtype)
+
+
+def moved(arrays, directions, t):
+    """`arrays` in extended precision, `t` along `directions`."""
+    wide = {"f": np.longdouble, "c": np.clongdouble}
+    return [np.asarray(a) if d is None else a.astype(wide[a.dtype.kind]) + t * d
+            for a, d in zip(arrays, directions, strict=True)]
+
+
+def along(gradients, directions):
+    """How much the cost changes along `directions`, and the size of what adds up to that."""
+    parts = [np.real(np.conj(g.astype(np.clongdouble)) * d)
+             for g, d in zip(gradients, directions, strict=True) if d is not None]
+    return sum(p.sum() for p in parts), sum(np.abs(p).sum() for p in parts)
+
+
+def directions_of(arrays, rng):
+    """One direction for each array alone, and one for all."""
+    every = [normal(rng, a) for a in arrays]
+    single = [[d if j == k else None for j, d in enumerate(every)] for k in range(len(every))]
+    return [d for d in [*single, every] if any(p is not None for p in d)]
+
+
+def compare(got, size, want, doubt, tolerance):
+    """True if a derivative is as differences say; None if they do not know."""
+    scale = float(size + abs(want)) + (1.0 if tolerance > 1e-4 else 0)  # single precision
+    if not doubt <= 1e-3 * scale + 1e-9:
+        return None
+    assert abs(got - want) <= tolerance * scale + 1e-9, f"{got}, not {want}"
+    return True
+
+
+def check(case, rng, second):
+    """How many derivatives of a case were compared, and how many differences did not know."""
+    known = []
+    f = case.function("f")
+    backward = ec.vjp(f)
+    for call in case.calls:
+        arrays = case.arrays(call)
+        single = any(a.dtype == np.float32 for a in [*arrays, *(x.captured for x in case.leaves if x.text)])
+        try:
+            outputs = [np.asarray(z) for z in f(*arrays)]
+        except ec.ElemcError:
+            continue  # sizes that do not fit, in a second call; test_random looks at those
+        weights = [normal(rng, z) for z in outputs]
+        if not all(np.isfinite(z).all() for z in outputs) or all(w is None for w in weights):
+            continue
+        given = [w for w in weights if w is not None]
+        gradients = backward(*arrays, *given)
+        for array, gradient in zip(arrays, gradients, strict=True):
+            if gradient is None:
+                assert array.dtype.kind in "biu"
+            else:
+                assert (gradient.shape, gradient.dtype) == (array.shape, array.dtype.newbyteorder("="))
+        tolerance = 3e-3 if single else 1e-7
+        conjugate = [w if w is None else np.conj(w).astype(np.clongdouble) for w in weights]
+        for way in directions_of(arrays, rng):
+            want, doubt = slope(lambda t: case.cost(moved(arrays, way, t), conjugate), STEP)  # noqa: B023
+            got, size = along(gradients, way)
+            known.append(compare(got, size, want, doubt, tolerance))
+        if second and not single:
+            known.append(twice(case, backward, arrays, given, weights, rng))
+    return known
+
+
+def twice(case, backward, arrays, given, weights, rng):
+    """The second derivative along two directions; the gradient's own vjp against differences."""
+    way, turn, change = ([normal(rng, a) for a in group] for group in (arrays, arrays, weights))
+    change = [None if w is None else c for w, c in zip(weights, change, strict=True)]
+    arguments = [d for d in turn if d is not None]
+    if not arguments:
+        return None
+    found = ec.vjp(backward)(*arrays, *given, *arguments)
+    moves = [*way, *(c for c in change if c is not None)]
+    got, size = along([g for g, d in zip(found, moves, strict=True) if d is not None],
+                      [d for d in moves if d is not None])
+
+    def slope_at(t):
+        start = moved(arrays, way, t)
+        at = [w if w is None else np.conj(w + t * c).astype(np.clongdouble)
+              for w, c in zip(weights, change, strict=True)]
+        return slope(lambda s: case.cost(moved(start, turn, s), at), STEP)
+
+    doubts = []
+
+    def first(t):
+        value, doubt = slope_at(t)
+        doubts.append(doubt)
+        return value
+
+    want, doubt = slope(first, 1e-3)
+    return compare(got, size, want, max(doubt, *doubts), 1e-5)
+
+
+def test_against_differences(number):
+    rng = np.random.default_rng(number)
+    known = []
+    for k, case in enumerate(drawn(number)):
+        try:
+            known += quiet(check, case, rng, k % 4 == 0)
+        except Exception as error:
+            raise AssertionError(f"{error!r}\n\n{case.code()}") from error
+    assert np.mean([k is not None for k in known]) > 0.8
