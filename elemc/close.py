@@ -139,10 +139,10 @@ class _Closing:
                 like = self.new[node.like]
                 return make(type(node), align(self.new[node.arg], like.ndim, order), like)
             case Custom(elementwise=True):
-                arg = self.new[node.arg]
+                arg = self.new[node.args[0]]
                 inputs = tuple(align(self.new[i], arg.ndim, old.order if isinstance(
                     old := i, Align) else self.order) for i in node.inputs)
-                return make(Custom, arg, inputs, node.rule, True)
+                return make(Custom, (arg,), inputs, node.rule, node.structure, True)
             case SumTo():
                 assert node.dtype is not None
                 program = fold_program(_of_bools(SUM) if node.dtype == bool else SUM, node.dtype)

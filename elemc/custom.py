@@ -13,8 +13,8 @@ from .errors import ArgumentError, ElemcError
 from .function import Function
 from .grads import vjp
 from .graph import make
-from .graph_gradients import Custom
-from .tracing import TracedFunction, compile
+from .graph_gradients import Custom, Result
+from .tracing import TracedFunction, compile, flatten
 
 
 class custom_vjp:  # noqa: N801 - a decorator
@@ -31,7 +31,9 @@ class custom_vjp:  # noqa: N801 - a decorator
             return g * (1 - 1 / (1 + np.exp(x)))
 
     The rule takes the cotangent of the result, the result, and the arguments; it gives a cotangent
-    for every argument, in its shape, or None.
+    for every argument, in its shape, or None.  Where the function gives a tuple or a dict, so are
+    the cotangents and results; those of integers and bools are None, and those of results that do
+    not matter are zeros.
 
     Raises
     ------
@@ -55,12 +57,11 @@ class custom_vjp:  # noqa: N801 - a decorator
             return compile(self, name=self.name)(*args)
         if self.rule is None:
             raise ArgumentError(f"custom_vjp {self.name}: give its rule with defvjp")
-        result = self.fn(*args)
-        if isinstance(result, (tuple, list, dict)):
-            raise ArgumentError(f"custom_vjp {self.name} gives {type(result).__name__}: it gives "
-                                "one array")
+        results, rebuild = flatten(self.fn(*args), self.name)
         inputs = tuple(as_node(a) for a in args)
-        return Array(make(Custom, as_node(result), inputs, self.rule, False))
+        call = make(Custom, tuple(results), inputs, self.rule, rebuild, False)
+        arrays = [Array(make(Result, call, k)) for k in range(len(results))]
+        return arrays[0] if rebuild is None else rebuild(arrays)
 
 
 def check_vjp(f: Any, *inputs: Any, rtol: float = 1e-5, atol: float = 1e-7,

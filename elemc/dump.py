@@ -28,7 +28,7 @@ from .graph import (
     Scan,
     Size,
 )
-from .graph_gradients import Custom, Exactly, Scatter, SumTo
+from .graph_gradients import Custom, Exactly, Result, Scatter, SumTo
 from .maps import Instruction
 from .nest_print import print_kernel
 from .specialize import Given, Signature
@@ -162,7 +162,9 @@ def _node(node: Node, name: Callable[[Node], str]) -> str:
         case Scan():
             return formula(node, {node.arg: name(node.arg)})
         case Custom():
-            return f"custom({name(node.arg)})"
+            return f"custom({', '.join(map(name, node.args))})"
+        case Result():
+            return f"{name(node.call)}[{node.place}]"
         case Scatter():
             return formula(node, {node.arg: name(node.arg), node.like: name(node.like)})
         case Accumulate():

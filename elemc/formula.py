@@ -25,7 +25,7 @@ from .graph import (
     make,
     toposort,
 )
-from .graph_gradients import Custom, Exactly, Scatter, SumTo
+from .graph_gradients import Custom, Exactly, Result, Scatter, SumTo
 
 LONGEST = 400  # characters; what is longer is abbreviated
 CALL = 16
@@ -67,8 +67,10 @@ def _text(node: Node, names: Mapping[Node, str],
             return f"align({texts[node.arg][0]}, {node.order!r})", CALL
         case ExpandTo() if not isinstance(node, Exactly):
             return f"expand_to({texts[node.arg][0]}, {texts[node.like][0]})", CALL
-        case Exactly() | Custom():
+        case Exactly() | Result():
             return texts[node.arg]
+        case Custom():
+            return "", CALL
         case SumTo():
             return f"sum_to({texts[node.arg][0]}, {texts[node.like][0]})", CALL
         case Scatter():

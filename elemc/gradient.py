@@ -37,7 +37,7 @@ from .graph import (
     source_of,
     toposort,
 )
-from .graph_gradients import Custom, Exactly, Scatter, SumTo
+from .graph_gradients import Custom, Exactly, Result, Scatter, SumTo
 from .maps import extents_of
 from .ops import PLACE
 from .rules import listed, rule_of
@@ -99,13 +99,18 @@ def pull_back(outputs: Sequence[Node], cotangents: Sequence[Array | None],
     ends = tuple(n for n in nodes if isinstance(n, Input))
     extents = extents_of(Graph(ends, tuple(outputs))).of
     found: dict[Node, Cotangent] = {}
+    calls: dict[Node, dict[int, Cotangent]] = {}  # by place of a result
     for output, cotangent in zip(outputs, cotangents, strict=True):
         if cotangent is not None and output in leads:
             _add(found, output, Cotangent(cotangent))
     for node in reversed(nodes):
-        if node in found and node in leads:
+        if isinstance(node, Result) and node in found and node in leads:
+            calls.setdefault(node.call, {})[node.place] = found[node]
+        elif (node in found or node in calls) and node in leads:
             try:
-                for child, part, shape in _contributions(node, found[node]):
+                parts = (_of_custom(node, calls[node]) if isinstance(node, Custom)
+                         else _contributions(node, found[node]))
+                for child, part, shape in parts:
                     if inexact(child) and child in leads:
                         same = extents[child] == extents[shape]
                         _add(found, child, part if same else part.summed_to(child, shape))
@@ -152,8 +157,6 @@ def _contributions(node: Node, g: Cotangent) -> Iterator[tuple[Node, Cotangent, 
         case Scatter():
             back = make(Index, g.whole().node, node.forms, node.arg.ndim)
             yield node.arg, Cotangent(Array(back)), node.arg
-        case Custom():
-            yield from _of_custom(node, g)
         case Scan():
             rule = sum_back if node.acc is ACCUMULATORS["sum"] and not node.initial else scan_back
             for child, value in rule(g.whole(), node, pull_back):
@@ -182,17 +185,21 @@ def _of_apply(node: Apply, g: Cotangent) -> Iterator[tuple[Node, Cotangent, Node
             yield arg, Cotangent(in_dtype(part, arg), g.mask), node
 
 
-def _of_custom(node: Custom, g: Cotangent) -> Iterator[tuple[Node, Cotangent, Node]]:
-    given = node.rule(g.value if node.elementwise else g.whole(), Array(node),
-                      *map(Array, node.inputs))
-    parts = listed("the user's", given, len(node.inputs))
+def _of_custom(node: Custom, found: dict[int, Cotangent]
+               ) -> Iterator[tuple[Node, Cotangent, Node]]:
+    z: Any = [Array(make(Result, node, k)) for k in range(len(node.args))]
+    g: Any = [(found[k].value if node.elementwise else found[k].whole()) if k in found
+              else zeros_like(arg) if inexact(arg) else None for k, arg in enumerate(node.args)]
+    g, z = (node.structure(part) if node.structure else part[0] for part in (g, z))
+    parts = listed("the user's", node.rule(g, z, *map(Array, node.inputs)), len(node.inputs))
+    mask, whole = found[0].mask if node.elementwise else None, node.args[0]
     for arg, part in zip(node.inputs, parts, strict=True):
         if part is None or not inexact(arg):
             continue
         value = in_dtype(Array(as_node(part)), arg)
         if node.elementwise:
-            yield arg, Cotangent(Array(make(ExpandTo, value.node, node)) if value.ndim == 0
-                                 else value, g.mask), node
+            yield arg, Cotangent(Array(make(ExpandTo, value.node, whole)) if value.ndim == 0
+                                 else value, mask), whole
         else:
             yield arg, Cotangent(Array(make(Exactly, value.node, arg))), arg
 

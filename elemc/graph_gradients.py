@@ -5,7 +5,8 @@ Grammar, beyond that of `graph`::
     Node  := Exactly(arg, like)                    arg, which must have the shape of like
            | SumTo(arg, like)                      arg summed over what stretching like added
            | Scatter(arg, like, forms)             what reads arg if Index(it, forms) is like it
-           | Custom(arg, inputs, rule)             arg, with a gradient rule of the user's
+           | Custom(args, inputs, rule)            args, with a gradient rule of the user's
+           | Result(custom, place)                 one of the args of a Custom
 """
 
 from __future__ import annotations
@@ -55,17 +56,37 @@ class Scatter(Derived):
 
 @node_class
 class Custom(Derived):
-    """`arg`, made of `inputs`, whose gradient is the user's.
+    """`args`, made of `inputs`, whose gradient is the user's; a value only through its `Result`s.
 
-    `rule(g, z, *inputs)` gives a cotangent for every input.  If `elementwise`, inputs are aligned
-    with `arg`, and their cotangents are summed over what stretching them has added.
+    `rule(g, z, *inputs)` gives a cotangent for every input; `g` and `z` are `structure(list)` of the
+    cotangents of `args` and of `args`, or, if that is None, of the only one.  If `elementwise`,
+    inputs are aligned with the only arg, and their cotangents are summed over what stretching them
+    has added.
     """
 
-    parts = ("arg", "inputs")
-    arg: Node
+    parts = ("args", "inputs")
+    args: tuple[Node, ...]
     inputs: tuple[Node, ...]
     rule: Any
+    structure: Any
     elementwise: bool
+
+    def __post_init__(self) -> None:
+        self.settle(0)
+
+
+@node_class
+class Result(Derived):
+    """One of the args of a `Custom`."""
+
+    parts = ("call",)
+    call: Custom
+    place: int
+
+    @property
+    def arg(self) -> Node:
+        """What it is, without a rule."""
+        return self.call.args[self.place]
 
     def __post_init__(self) -> None:
         self.settle(self.arg.ndim, self.arg.dtype)

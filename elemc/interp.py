@@ -33,7 +33,7 @@ from .graph import (
     Size,
     source_of,
 )
-from .graph_gradients import Custom, Scatter, SumTo
+from .graph_gradients import Custom, Result, Scatter, SumTo
 from .maps import extents_of, run_extents
 
 
@@ -93,8 +93,10 @@ def _value(node: Node, values: dict[Node, np.ndarray], shape: tuple[int, ...]) -
                 problem.locate(source_of(node))
                 raise problem from None
             return np.asarray(result).astype(node.dtype, copy=False)
-        case ExpandTo() | Custom():
+        case ExpandTo() | Result():
             return values[node.arg]
+        case Custom():
+            return values[node.args[0]]
         case Index():
             return _index(values[node.arg], node.forms, node.ndim)
         case SumTo():

@@ -37,7 +37,7 @@ from .graph import (
     make,
     source_of,
 )
-from .graph_gradients import Custom, Exactly, Scatter, SumTo
+from .graph_gradients import Custom, Exactly, Result, Scatter, SumTo
 
 
 def align(node: Node, ndim: int, order: str) -> Node:
@@ -107,12 +107,12 @@ def extents_of(graph: Graph) -> Extents:
 def _node_extents(node: Node, extents: Extents) -> tuple[int, ...]:
     of = extents.of
     match node:
-        case Const() | Size():
+        case Const() | Size() | Custom():
             return ()
         case Iota():
             assert isinstance(node.size, Size)
             return (of[node.size.arg][node.size.dim],)
-        case Cast() | Custom() | Scan():
+        case Cast() | Result() | Scan():
             return of[node.arg]
         case Apply():
             result = [extents.add(("one",))] * node.ndim

@@ -21,7 +21,7 @@ from .graph import (
     Pick,
     Scan,
 )
-from .graph_gradients import Custom, Scatter, SumTo
+from .graph_gradients import Result, Scatter, SumTo
 from .maps import Extents
 from .values import ZERO, Affine
 
@@ -69,7 +69,7 @@ class Reads:
         match node:
             case Apply():
                 yield from (self.fit(arg, env) for arg in node.args)
-            case Cast() | ExpandTo() | Custom():
+            case Cast() | ExpandTo() | Result():
                 yield self.fit(node.arg, env)
             case Scan():
                 inside = self.scanned(node, env)

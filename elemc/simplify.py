@@ -23,7 +23,7 @@ from .graph import (
     is_const,
     make,
 )
-from .graph_gradients import Custom
+from .graph_gradients import Result
 from .ops import OPS
 
 
@@ -39,7 +39,7 @@ def _rewrite(node: Node) -> Node:
         case Index() if all(isinstance(f, Axis) and f.full and f.axis == d
                             for d, f in enumerate(node.forms)) and node.ndim == node.arg.ndim:
             return node.arg
-        case Custom():
+        case Result():
             return node.arg
         case Cast() if isinstance(node.arg, Const):
             with np.errstate(all="ignore"), warnings.catch_warnings():

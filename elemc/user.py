@@ -13,7 +13,7 @@ from .array import Array, apply, as_node
 from .constructors import new_input
 from .errors import ArgumentError
 from .graph import Graph, make
-from .graph_gradients import Custom
+from .graph_gradients import Custom, Result
 from .ops import user_op
 from .portable import substitute
 from .tracing import compile
@@ -111,7 +111,8 @@ class UserOp:
         if self.vjp is None:
             return result
         ends = tuple(map(as_node, operands))
-        return Array(make(Custom, result.node, ends, self.vjp, True))
+        call = make(Custom, (result.node,), ends, self.vjp, None, True)
+        return Array(make(Result, call, 0))
 
     def __repr__(self) -> str:
         return f"<elemc scalar_op {self.__name__}>"

@@ -309,10 +309,6 @@ class GradientWriter(Writer):
         ndim, used, more = self.env[f"v{k}"].ndim, [k], ""
         if axis is None:
             axis = self.axis(ndim)
-        if name in OWN:
-            if not ndim:
-                return None
-            axis = self.number(-ndim, ndim - 1)
         keepdims = self.chance(3) if keepdims is None else keepdims
         if name in ("var", "std"):
             more += self.pick(["", ", ddof=1"])
