@@ -83,7 +83,7 @@ def _text(node: Node, names: Mapping[Node, str],
         case Scan():
             more = "".join(f", {w}=True" for w in ("reverse", "exclusive") if getattr(node, w))
             element = ", ".join(texts[n][0] for n in (node.arg, *node.more))
-            axis = node.axes if len(node.axes) > 1 else node.axes[0]
+            axis = node.axes[0] if len(node.axes) == 1 else node.axes
             return f"scan({node.acc.name}, {element}, axis={axis}{more})", CALL
         case Index():
             return _tight(node.arg, texts) + _index(node), CALL

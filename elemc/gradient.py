@@ -11,6 +11,8 @@ in the branch not taken is ever multiplied by 0.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -64,13 +66,23 @@ class Cotangent:
         return Cotangent(_summed_to(self.whole(), node),
                          None if mask is None else _summed_to(mask, node))
 
-    def plus(self, other: Cotangent) -> Cotangent:
-        """The sum of two cotangents of one node."""
-        if self.mask is None or other.mask is None:
-            return Cotangent(self.whole() + other.whole())
-        if self.mask.node is other.mask.node:
-            return Cotangent(self.value + other.value, self.mask)
-        return Cotangent(self.whole() + other.whole(), self.mask | other.mask)
+
+def total(parts: Iterable[Cotangent]) -> Cotangent:
+    """The sum of the cotangents of one node."""
+    of: dict[Node | None, Cotangent] = {}  # by mask
+    for part in parts:
+        key = None if part.mask is None else part.mask.node
+        of[key] = Cotangent(of[key].value + part.value, part.mask) if key in of else part
+    for key, part in list(of.items()):
+        other = (~part.mask).node if key in of and part.mask is not None else None
+        if other in of and other is not None:  # the two sides of a where
+            value = apply("where", part.mask, of.pop(key).value, of.pop(other).value)
+            of[None] = Cotangent(of[None].value + value if None in of else value)
+    if len(of) == 1:
+        return next(iter(of.values()))
+    value = functools.reduce(operator.add, (part.whole() for part in of.values()))
+    masks = [part.mask for part in of.values()]
+    return Cotangent(value, None if None in of else functools.reduce(operator.or_, masks))
 
 
 def pull_back(outputs: Sequence[Node], cotangents: Sequence[Array | None],
@@ -98,26 +110,27 @@ def pull_back(outputs: Sequence[Node], cotangents: Sequence[Array | None],
             leads.add(node)
     ends = tuple(n for n in nodes if isinstance(n, Input))
     extents = extents_of(Graph(ends, tuple(outputs))).of
-    found: dict[Node, Cotangent] = {}
+    found: dict[Node, list[Cotangent]] = {}
     calls: dict[Node, dict[int, Cotangent]] = {}  # by place of a result
     for output, cotangent in zip(outputs, cotangents, strict=True):
         if cotangent is not None and output in leads:
-            _add(found, output, Cotangent(cotangent))
+            found.setdefault(output, []).append(Cotangent(cotangent))
     for node in reversed(nodes):
         if isinstance(node, Result) and node in found and node in leads:
-            calls.setdefault(node.call, {})[node.place] = found[node]
+            calls.setdefault(node.call, {})[node.place] = total(found[node])
         elif (node in found or node in calls) and node in leads:
             try:
                 parts = (_of_custom(node, calls[node]) if isinstance(node, Custom)
-                         else _contributions(node, found[node]))
+                         else _contributions(node, total(found[node])))
                 for child, part, shape in parts:
                     if inexact(child) and child in leads:
                         same = extents[child] == extents[shape]
-                        _add(found, child, part if same else part.summed_to(child, shape))
+                        part = part if same else part.summed_to(child, shape)
+                        found.setdefault(child, []).append(part)
             except ElemcError as error:
                 error.locate(source_of(node))
                 raise
-    return [found[n].whole() if n in found else None for n in wanted]
+    return [total(found[n]).whole() if n in found else None for n in wanted]
 
 
 def inexact(node: Node) -> bool:
@@ -130,10 +143,6 @@ def _summed_to(value: Array, node: Node) -> Array:
     if value.ndim == node.ndim:
         return Array(make(SumTo, value.node, node, None))
     return accumulate("any" if value.dtype.kind == "b" else "sum", value, None)
-
-
-def _add(found: dict[Node, Cotangent], node: Node, part: Cotangent) -> None:
-    found[node] = found[node].plus(part) if node in found else part
 
 
 def _contributions(node: Node, g: Cotangent) -> Iterator[tuple[Node, Cotangent, Node]]:

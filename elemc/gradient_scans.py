@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from .array import Array, accumulate, apply, as_node
-from .close import Program, close
+from .close import INDEX, Program, close
 from .constructors import new_input
-from .errors import UnsupportedError
 from .graph import (
     Accumulate,
     Axis,
@@ -34,8 +35,10 @@ from .graph import (
     make,
     toposort,
 )
+from .graph_gradients import Custom, Result
 from .portable import substitute
 
+BOOL = np.dtype(bool)
 PullBack = Callable[[Sequence[Node], Sequence[Any], Iterable[Node]], list[Any]]
 
 
@@ -67,16 +70,16 @@ class Step:
 
 def fold_back(g: Array, node: Accumulate, pull_back: PullBack) -> list[tuple[Node, Any, Any]]:
     """The cotangents of what an accumulator of any kind folds, and of its initial value."""
-    program = _program(node)
-    if node.where is not None:
-        raise UnsupportedError(f"accumulator {node.acc.name} has no gradient with where=")
+    program = dict(node.options)["program"]
     initial = () if node.initial is None else (make(ExpandTo, node.initial, node),)
-    last = [Array(make(Accumulate, node.acc, node.arg, node.axes, part.dtype, node.initial, None,
-                       (("program", part), ("matched", False)))) for part in _parts(program)]
+    last = [Array(make(Accumulate, node.acc, node.arg, node.axes, part.dtype, node.initial,
+                       node.where, (("program", part),))) for part in _parts(program)]
     ends = _finish_back(program, last, g, pull_back)
-    step = _step(program, 1, node.acc.adjoint, pull_back)
-    whole = make(Scan, node.acc, node.arg, (), initial, node.axes, False, True, program.dtype,
-                 program)
+    where = () if node.where is None else (node.where,)
+    program, more = _uniform(program, node, False, where, node.acc.adjoint)
+    step = _step(program, pull_back)
+    whole = make(Scan, node.acc, node.arg, tuple(m.node for m in more), initial, node.axes, False,
+                 True, program.dtype, program)
     if not step.back:  # the state is made of integers
         return []
     last_of = [_whole(end, node) for end in ends if _smooth(end.node)]
@@ -89,9 +92,11 @@ def fold_back(g: Array, node: Accumulate, pull_back: PullBack) -> list[tuple[Nod
 
 def scan_back(g: Array, node: Scan, pull_back: PullBack) -> list[tuple[Node, Any]]:
     """The cotangents of what a scan goes over, and of its first state."""
-    program = _program(node)
-    count = 1 + len(node.more)
-    step = _step(program, count, getattr(node.acc, "adjoint", None), pull_back)
+    program, more = _uniform(node.program, node, node.reverse, (), getattr(
+        node.acc, "adjoint", None))
+    node = make(Scan, node.acc, node.arg, (*node.more, *(m.node for m in more)), node.initial,
+                node.axes, node.reverse, node.exclusive, node.dtype, program)
+    step = _step(program, pull_back)
     given = new_input("g", 0, program.dtype)
     smooth = [k for k, s in enumerate(step.state) if _smooth(s)]
     if node.exclusive:
@@ -118,7 +123,7 @@ def _back(node: Scan, step: Step, ends: list[Any] | None, g: Array | None
     Gives the cotangents of the parts of an element, and of the first state if it was given.
     """
     states = [Array(make(Scan, node.acc, node.arg, node.more, node.initial, node.axes,
-                         node.reverse, True, part.dtype, part)) for part in _parts(_program(node))]
+                         node.reverse, True, part.dtype, part)) for part in _parts(node.program)]
     elements = [Array(node.arg), *map(Array, node.more), *([] if g is None else [g])]
     inputs = (*step.back, *step.element, *step.state)
     below = set(toposort([a.node for a in step.of_state]))
@@ -139,32 +144,82 @@ def _back(node: Scan, step: Step, ends: list[Any] | None, g: Array | None
     found = [_whole(value, node.arg) for value in found]
     if not node.initial:
         return found, []
-    starts: list[Any] = []
-    for axis in node.axes:
-        size = make(Size, node.arg, axis)
-        at = Array(make(Index, make(Iota, size), (Axis(axis),), node.ndim))
-        starts.append(at == (Array(size) - 1 if node.reverse else 0))
-    start = functools.reduce(lambda a, b: a & b, starts)
+    start = _first(node, node.reverse)
     of_state = substitute(Graph(inputs, tuple(a.node for a in step.of_state)), operands)
     return found, [accumulate("sum", apply("where", start, a, 0), node.axes) for a in of_state]
 
 
-def _step(program: Program, count: int, adjoint: Any, pull_back: PullBack) -> Step:
-    """One step back: by the user's adjoint, or that of `combine`."""
-    inputs = list(program.combine.inputs)
-    state, element = inputs[:-count], inputs[-count:]
+def _uniform(program: Program, node: Accumulate | Scan, reverse: bool, where: Sequence[Node],
+             adjoint: Any) -> tuple[Program, list[Array]]:
+    """The same accumulator, whose first element is like the others, and further parts of these.
+
+    The parts are the place, if the accumulator counts its elements; whether it is the first, if
+    there is no identity; and whether the element counts, as `where` says.
+    """
+    given = node.initial is not None if isinstance(node, Accumulate) else bool(node.initial)
+    identity = program.identity or program.neutral
+    inputs, count = list(program.combine.inputs), len(program.state)
+    state, element = inputs[:count], inputs[count:]
+    after = list(map(Array, program.combine.outputs))
+    if adjoint is not None:
+        rule = functools.partial(_adjoint_rule, adjoint, count, len(program.state) > 1)
+        call = make(Custom, program.combine.outputs, tuple(inputs), rule, tuple, False)
+        after = [Array(make(Result, call, k)) for k in range(count)]
+    more = [_place(node)] if program.index else []
+    if identity is None and not given:
+        assert program.start is not None
+        first = new_input("first", 0, BOOL)
+        begin = substitute(program.start, list(map(Array, element)))
+        after = [apply("where", first, b, a) for b, a in zip(begin, after, strict=True)]
+        identity = tuple(d.type(0) for d in program.state)
+        element.append(first.node)  # type: ignore[arg-type]
+        more.append(_first(node, reverse))
+    for mask in where:
+        counts = new_input("counts", 0, BOOL)
+        after = [apply("where", counts, a, Array(s)) for a, s in zip(after, state, strict=True)]
+        element.append(counts.node)  # type: ignore[arg-type]
+        more.append(Array(mask))
+    combine = close(Graph((*state, *element), tuple(a.node for a in after)))
+    return replace(program, combine=combine, identity=identity, index=False), more
+
+
+def _adjoint_rule(adjoint: Any, count: int, several: bool, g: Any, z: Any, *args: Any) -> list[Any]:
+    """The user's adjoint as the rule of `combine`; it knows real and complex states only."""
+    acc, value, smooth = args[:count], args[count], [a.dtype.kind in "fc" for a in args[:count]]
+    g = [part for part, is_so in zip(g, smooth, strict=True) if is_so]
+    of_acc, of_value = adjoint(*((acc, value, tuple(g)) if several else (acc[0], value, g[0])))
+    rest = iter(of_acc if several else (of_acc,))
+    return [*(next(rest) if is_so else None for is_so in smooth), of_value,
+            *[None] * (len(args) - count - 1)]
+
+
+def _place(node: Accumulate | Scan) -> Array:
+    """The place of each element among those folded, in C order."""
+    place: Any = Array(const(INDEX.type(0)))
+    for axis in node.axes:
+        size = make(Size, node.arg, axis)
+        place = place * Array(size) + Array(make(Index, make(Iota, size), (Axis(axis),),
+                                                 node.arg.ndim))
+    return Array(make(ExpandTo, place.node, node.arg))
+
+
+def _first(node: Accumulate | Scan, reverse: bool) -> Array:
+    """Whether an element is the first of those folded."""
+    size: Any = Array(const(INDEX.type(1)))
+    for axis in node.axes:
+        size = size * Array(make(Size, node.arg, axis))
+    start: Array = apply("equal", _place(node), size - 1 if reverse else 0)
+    return start
+
+
+def _step(program: Program, pull_back: PullBack) -> Step:
+    """One step back."""
+    inputs, count = list(program.combine.inputs), len(program.state)
+    state, element = inputs[:count], inputs[count:]
     smooth = [s for s in state if _smooth(s)]
     back = [new_input(f"g{k}", 0, s.dtype).node for k, s in enumerate(smooth)]
-    if adjoint is None:
-        outputs = [o for o, s in zip(program.combine.outputs, state, strict=True) if _smooth(s)]
-        found = pull_back(outputs, list(map(Array, back)), [*smooth, *element])
-    else:
-        several = len(state) > 1
-        acc, g = (tuple(map(Array, part)) if several else Array(part[0]) for part in (state, back))
-        of_acc, of_value = adjoint(acc, Array(element[0]), g)
-        found = [*(of_acc if several else (of_acc,)), of_value]
-        found = [Array(as_node(f)).astype(n.dtype) for f, n in
-                 zip(found, [*smooth, *element], strict=True)]
+    outputs = [o for o, s in zip(program.combine.outputs, state, strict=True) if _smooth(s)]
+    found = pull_back(outputs, list(map(Array, back)), [*smooth, *element])
     found = [_zero(n) if f is None else f
              for f, n in zip(found, [*smooth, *element], strict=True)]
     return Step(state, element, back, found[:len(smooth)], found[len(smooth):])
@@ -186,16 +241,6 @@ def _parts(program: Program) -> list[Program]:
     inputs = tuple(new_input(f"s{k}", 0, d).node for k, d in enumerate(program.state))
     return [replace(program, finish=Graph(inputs, (i,)), dtype=i.dtype)  # type: ignore[arg-type]
             for i in inputs]
-
-
-def _program(node: Any) -> Program:
-    program: Program = node.program if isinstance(node, Scan) else dict(node.options)["program"]
-    if program.identity is None and program.neutral is not None:
-        program = replace(program, identity=program.neutral)
-    if program.index or program.identity is None and not getattr(node, "initial", None):
-        raise UnsupportedError(f"accumulator {node.acc.name} has no gradient: it "
-                               + ("counts its elements" if program.index else "has no identity"))
-    return program
 
 
 def _zero(node: Any) -> Array:

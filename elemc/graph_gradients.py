@@ -58,8 +58,8 @@ class Scatter(Derived):
 class Custom(Derived):
     """`args`, made of `inputs`, whose gradient is the user's; a value only through its `Result`s.
 
-    `rule(g, z, *inputs)` gives a cotangent for every input; `g` and `z` are `structure(list)` of the
-    cotangents of `args` and of `args`, or, if that is None, of the only one.  If `elementwise`,
+    `rule(g, z, *inputs)` gives a cotangent for every input; `g` and `z` are `structure(list)` of
+    the cotangents of `args` and of `args`, or, if that is None, of the only one.  If `elementwise`,
     inputs are aligned with the only arg, and their cotangents are summed over what stretching them
     has added.
     """

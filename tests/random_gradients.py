@@ -20,8 +20,8 @@ REAL = ("add subtract multiply divide " * 3 + "negative absolute sqrt square exp
 COMPLEX = ("add subtract multiply divide " * 2 + "negative square exp sin cos tanh reciprocal "
            "conjugate real imag absolute sqrt log positive angle").split()
 COMPLEX_FOLDS = "sum mean prod var norm2".split()
-FOLDS = "sum mean max min prod logsumexp var std norm ptp blend horner wild moments".split()
-SCANS = "cumsum cumprod logcumsumexp cummax blend horner wild".split()
+FOLDS = "sum mean max min prod logsumexp var std norm ptp blend horner wild moments opening".split()
+SCANS = "cumsum cumprod logcumsumexp cummax blend horner wild opening".split()
 MOST = 1000  # elements of a value, and their size
 FLOATS = {np.float32: np.longdouble, np.float64: np.longdouble, np.int64: np.longdouble,
           np.complex128: np.clongdouble}
@@ -33,7 +33,9 @@ WILD = ec.Accumulator("wild", identity=0.5, combine=lambda a, v: (a - v) / (1 + 
                       finish=lambda a: a * a)
 MOMENTS = ec.Accumulator("moments", identity=(0.0, 0.5), finish=lambda p, q: p / (1 + q * q),
                          combine=lambda p, q, v: (p + v * q, q * 0.9 + v * v * 0.1))
-OWN = {a.name: a for a in (BLEND, HORNER, WILD, MOMENTS)}
+OPENING = ec.Accumulator("opening", None, start=lambda v: 2 * v,
+                         combine=lambda a, v: a * v / (2 + v * v) + v)
+OWN = {a.name: a for a in (BLEND, HORNER, WILD, MOMENTS, OPENING)}
 RUNNING = {"cumsum": np.cumsum, "cumprod": np.cumprod, "logcumsumexp": ec.logcumsumexp,
            "cummax": np.maximum.accumulate}
 
@@ -91,6 +93,55 @@ class Numbers:
         return getattr(self, name, None) or getattr(np, name)
 
 
+class Torch(Numbers):
+    """The functions of a case in PyTorch."""
+
+    def __init__(self, torch):
+        self.xp = torch
+
+    def box(self, array):
+        if not isinstance(array, np.ndarray):
+            return array
+        wide = {"f": np.float64, "i": np.float64, "c": np.complex128, "b": np.bool_}[array.dtype.kind]
+        return self.xp.from_numpy(np.array(array, dtype=wide))
+
+    def leaf(self, array):
+        """An input, whose gradient is asked for if it has one."""
+        return self.box(array).requires_grad_(array.dtype.kind in "fc")
+
+    def constant(self, value):
+        return self.xp.tensor(value, dtype=self.xp.float64)
+
+    def take(self, x, key, axis):
+        return self.xp.index_select(x, axis, self.xp.from_numpy(np.arange(x.shape[axis])[key].copy()))
+
+    def permute(self, x, axes):
+        return x.permute(tuple(map(int, axes)))
+
+    def extremum(self, name, x):
+        return getattr(self.xp, f"a{name}")(x, -1, keepdim=True)
+
+    def running(self, name, x):
+        if name == "cummax":
+            return self.xp.cummax(x, -1).values
+        return getattr(self.xp, name)(x, -1)
+
+    def softplus(self, x):
+        return self.xp.logaddexp(x, self.xp.zeros_like(x))
+
+    def where(self, condition, x, y):
+        if x.is_complex() != y.is_complex():
+            x, y = x + 0j, y + 0j
+        return self.xp.where(condition, x, y)
+
+    def op(self, name):
+        own = {"power": "pow", "conjugate": "conj"}.get(name, name)
+        return getattr(self, name) if name in ("softplus", "silu", "where") else getattr(self.xp, own)
+
+    def sigmoid(self, x):
+        return self.xp.sigmoid(x)
+
+
 class Oracle:
     """What the lines of a case call, for arrays of one kind."""
 
@@ -140,12 +191,14 @@ class Oracle:
         """Fold the last axis."""
         xp, n = self.numbers.xp, self.numbers
         if name in OWN:
-            return self.states(OWN[name], x)[-1][..., 0]
+            return self.states(OWN[name], x, mask)[-1][..., 0]
         if name in ("max", "min"):
             return n.extremum(name, x)[..., 0]
         if name == "ptp":
             return (n.extremum("max", x) - n.extremum("min", x))[..., 0]
         if name == "logsumexp":
+            if not x.shape[-1]:
+                return x.sum(-1) - np.inf
             most = n.extremum("max", x)
             return (most + xp.log(xp.exp(x - most).sum(-1, keepdims=True)))[..., 0]
         if name in ("sum", "prod"):
@@ -168,16 +221,21 @@ class Oracle:
         xp = self.numbers.xp
         return xp.where(x > 0, xp.sqrt(xp.where(x > 0, x, x * 0 + 1)), x * 0)
 
-    def states(self, acc, x, reverse=False, exclusive=False):
+    def states(self, acc, x, mask=None, reverse=False, exclusive=False):
         """What an accumulator gives after every element of the last axis, and at last."""
-        several = isinstance(acc.identity, tuple)
+        several, state = isinstance(acc.identity, tuple), None
         zero = x.sum(-1, keepdims=True) * 0
-        state = tuple(zero + i for i in (acc.identity if several else [acc.identity]))
+        if acc.identity is not None:
+            state = tuple(zero + i for i in (acc.identity if several else [acc.identity]))
         found, finish = [], acc.finish or (lambda a: a)
         places = range(x.shape[-1])
         for k in reversed(places) if reverse else places:
-            after = acc.combine(*state, x[..., k:k + 1])
+            element = x[..., k:k + 1]
+            after = acc.start(element) if state is None else acc.combine(*state, element)
             after = after if several else (after,)
+            if mask is not None:
+                after = tuple(self.numbers.xp.where(mask[..., k:k + 1], a, s)
+                              for a, s in zip(after, state, strict=True))
             found.append(finish(*(state if exclusive else after)))
             state = after
         return [*(found[::-1] if reverse else found), finish(*state)]
@@ -187,7 +245,7 @@ class Oracle:
         moved = self.numbers.permute(x.value, last)
         if name in OWN:
             states = self.states(OWN[name], moved, **options)[:-1]
-            value = self.numbers.xp.concatenate(states, -1) if states else moved
+            value = self.numbers.xp.concatenate(states, -1) if states else moved * 1.0
         else:
             value = self.numbers.running(name, moved)
         return Plain(self.numbers.permute(value, tuple(np.argsort(last))), self)
@@ -317,7 +375,7 @@ class GradientWriter(Writer):
         if name in ("sum", "prod") and self.chance(4):
             more += ", initial=1.5"
         masks = [v for v in self.values if not self.is_complex(v)]
-        if name in ("sum", "prod", "mean") and masks and self.chance(4):
+        if name in ("sum", "prod", "mean", *sorted(OWN)) and masks and self.chance(4):
             used.append(self.pick(masks))
             more += f", where=apply('less', v{used[-1]}, 0.5)"
         return self.line(f"fold({name!r}, v{k}, axis={axis}, keepdims={keepdims}{more})", used, False)
@@ -329,7 +387,8 @@ class GradientWriter(Writer):
             return
         name, more = self.pick(["cumsum", "cumprod"] if self.is_complex(k) else SCANS), ""
         if name in OWN:
-            more = f", reverse={self.chance(3)}, exclusive={self.chance(3)}"
+            more = f", reverse={self.chance(3)}"
+            more += f", exclusive={self.chance(3) and OWN[name].identity is not None}"
         self.line(f"scan({name!r}, v{k}, {self.number(-ndim, ndim - 1)}{more})", [k], False)
 
     def softmax(self):

@@ -1,17 +1,18 @@
-"""Gradients of random expressions, against differences in extended precision.
+"""Gradients of random expressions, against differences in extended precision, and PyTorch.
 
 Every graph's vjp, and the vjp of the vjp of some; see random_gradients.
 """
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import elemc as ec
 
 from .helpers import quiet
-from .random_gradients import cases, slope
+from .random_gradients import Oracle, Torch, cases, slope
 
-PER_ITEM, GRAPHS, STEP = 40, 520, 1e-4
+PER_ITEM, GRAPHS, STEP = 40, 520, 1e-5
 
 
 def pytest_generate_tests(metafunc):
@@ -39,7 +40,7 @@ def normal(rng, like):
     numbers = rng.normal(size=like.shape)
     if like.dtype.kind == "c":
         numbers = numbers + 1j * rng.normal(size=like.shape)
-    return numbers.astype(like.dtype)
+    return np.asarray(numbers, like.dtype.newbyteorder("="))
 
 
 def moved(arrays, directions, t):
@@ -134,7 +135,8 @@ def twice(case, backward, arrays, given, weights, rng):
     return compare(got, size, want, max(doubt, *doubts), 1e-5)
 
 
-def test_against_differences(number):
+def look(number, check):
+    """Check the cases of a seed; enough of what is found has to be known."""
     rng = np.random.default_rng(number)
     known = []
     for k, case in enumerate(drawn(number)):
@@ -143,3 +145,67 @@ def test_against_differences(number):
         except Exception as error:
             raise AssertionError(f"{error!r}\n\n{case.code()}") from error
     assert np.mean([k is not None for k in known]) > 0.8
+
+
+def test_against_differences(number):
+    look(number, check)
+
+
+@pytest.mark.peers
+def test_against_torch(number):
+    look(number, check_torch)
+
+
+def check_torch(case, rng, second):
+    """Every element of the gradients against PyTorch's; of some, the gradients' own gradients."""
+    torch = pytest.importorskip("torch")
+    known = []
+    f = case.function("f")
+    backward = ec.vjp(f)
+    for call in case.calls:
+        arrays = case.arrays(call)
+        single = any(a.dtype == np.float32 for a in [*arrays, *(x.captured for x in case.leaves if x.text)])
+        oracle = Oracle(case.order, Torch(torch))
+        leaves = [oracle.numbers.leaf(a) for a in arrays]
+        smooth = {k: leaf for k, leaf in enumerate(leaves) if leaf.requires_grad}
+        try:
+            outputs = [case.output(k, m, leaves, oracle).value for k, m in
+                       zip(case.outputs, case.modes, strict=True)]
+        except (RuntimeError, IndexError, ValueError):
+            continue  # sizes that do not fit, in a second call
+        weights = [torch.from_numpy(normal(rng, z.detach().resolve_conj().numpy())) for z in outputs]
+        reached = [(z, w) for z, w in zip(outputs, weights, strict=True) if z.requires_grad]
+        if not smooth or not reached or not all(torch.isfinite(abs(z)).all() for z in outputs):
+            continue
+        wanted = torch.autograd.grad(*columns(reached, list(smooth.values())), allow_unused=True,
+                                     create_graph=second)
+        given = [w.numpy().astype(z.dtype) for z, w in zip(map(np.asarray, f(*arrays)), weights, strict=True)
+                 if z.dtype.kind in "fc"]
+        gradients = backward(*arrays, *given)
+        tolerance = 3e-3 if single else 1e-8
+        known += [close_to(gradients[k], want, tolerance) for k, want in zip(smooth, wanted, strict=True)]
+        if second and not single:
+            turn = [normal(rng, a) for a in arrays]
+            again = ec.vjp(backward)(*arrays, *given, *(d for d in turn if d is not None))
+            reached = [(g, torch.from_numpy(turn[k])) for k, g in zip(smooth, wanted, strict=True)
+                       if g is not None and g.requires_grad]
+            if reached:
+                wanted = torch.autograd.grad(*columns(reached, list(smooth.values())), allow_unused=True)
+                known += [close_to(again[k], want, 1e-6) for k, want in zip(smooth, wanted, strict=True)]
+    return known
+
+
+def columns(pairs, inputs):
+    """The arguments of `torch.autograd.grad`."""
+    outputs, weights = zip(*pairs, strict=True)
+    return outputs, inputs, weights
+
+
+def close_to(got, want, tolerance):
+    """True if a gradient is PyTorch's; None if that is not a number."""
+    want = np.zeros(got.shape) if want is None else want.detach().resolve_conj().numpy()
+    if not np.isfinite(want).all():
+        return None
+    size = np.abs(want) + np.abs(want).max(initial=0) + (1 if tolerance > 1e-4 else 1e-6)
+    assert (np.abs(got - want) <= tolerance * size).all(), f"{got}, not {want}"
+    return True
