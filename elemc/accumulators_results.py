@@ -11,7 +11,8 @@ from .accumulators import ACCUMULATORS, Accumulator, Composite
 from .dtypes import accumulation_dtype
 from .errors import ArgumentError, UnsupportedError
 
-TIES = ("split", "all", "first")
+EXTREMA = ("max", "min", "fmax", "fmin")
+TIES = ("split", "all", "first")  # who gets the cotangent of an extremum: see gradient_folds
 DtypeRule = Callable[[np.dtype], np.dtype]
 
 
@@ -65,10 +66,12 @@ def check_options(acc: Accumulator | Composite, options: Mapping[str, Any]) -> N
         raise UnsupportedError(f"{acc.name} of a symbolic array has no out=: pass it to the "
                                "compiled function")
     known = acc.options if isinstance(acc, Composite) else ("dtype",)
-    unknown = [name for name in options if name not in (*known, "ties")]
+    if acc.name in (*EXTREMA, "nanmax", "nanmin", "ptp", "norm", "norminf"):
+        known = (*known, "ties")
+    unknown = [name for name in options if name not in known]
     if unknown:
         raise ArgumentError(f"{acc.name} has no option {', '.join(unknown)}; it has "
-                            f"{', '.join((*known, 'ties'))}")
+                            f"{', '.join(known) or 'none'}")
     for name in ("ddof", "ord"):
         if not isinstance(options.get(name, 0), (int, float, np.integer, np.floating)):
             raise ArgumentError(f"{acc.name}: {name}= is a number, not "

@@ -173,8 +173,7 @@ class _Closing:
             return node.rebuild(tuple(self.new[c] for c in node.children))
         if isinstance(node.acc, Composite):
             return self._expand(node.acc, arg, node.axes, initial, where, options)
-        options.pop("ties", None)  # concerns gradients only
-        matched = options.pop("matched", False)
+        kind = {word: options.pop(word) for word in ("matched", "ties") if word in options}
         dtype = options.pop("dtype", None)
         if options:
             raise ArgumentError(f"{node.acc.name} has no option {', '.join(options)}")
@@ -191,19 +190,18 @@ class _Closing:
                                 "takes no initial=: give the accumulator another identity")
         if initial is not None:
             initial = align(cast(initial, program.state[0]), node.ndim, self.order)
-        kind = (("program", program), ("matched", matched))
         return make(Accumulate, acc, cast(arg, value), node.axes, program.dtype, initial, where,
-                    kind)
+                    (("program", program), *sorted(kind.items())))
 
     def _expand(self, acc: Composite, arg: Node, axes: tuple[int, ...], initial: Node | None,
                 where: Node | None, options: dict[str, Any]) -> Node:
         unknown = [name for name in options if name not in (*acc.options, "ties")]
         if unknown:
             raise ArgumentError(f"{acc.name} has no option {', '.join(unknown)}")
-        options.pop("ties", None)
+        ties = options.pop("ties", None)
         if initial is not None and "initial" not in acc.options:
             raise ArgumentError(f"{acc.name} takes no initial=")
-        fold = Fold(axes, Array(where) if where is not None else None, initial)
+        fold = Fold(axes, Array(where) if where is not None else None, initial, ties)
         result = acc.expand(Array(arg), fold, **options).node
         kept = [a for a in range(arg.ndim) if a not in axes]
         forms = tuple(Pick(0) if a in axes else Axis(kept.index(a)) for a in range(arg.ndim))

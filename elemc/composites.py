@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .accumulators_results import EXTREMA
 from .array import Array, accumulate, apply
 from .graph import ExpandTo, Node, Size, const, make
 from .ops import PLACE, ROOT, STOP
@@ -14,13 +15,16 @@ from .ops import PLACE, ROOT, STOP
 class Fold:
     """What a composite accumulator is written with: `fold(x, "sum")` keeps the folded axes."""
 
-    def __init__(self, axes: tuple[int, ...], where: Array | None, initial: Node | None) -> None:
-        self.axes, self.where, self.initial = axes, where, initial
+    def __init__(self, axes: tuple[int, ...], where: Array | None, initial: Node | None,
+                 ties: str | None) -> None:
+        self.axes, self.where, self.initial, self.ties = axes, where, initial, ties
 
     def __call__(self, x: Array, name: str, **options: Any) -> Array:
         """`x` folded by accumulator `name`, the folded axes kept with size 1."""
         if self.initial is not None:
             options["initial"] = Array(self.initial)
+        if self.ties is not None and name in EXTREMA:
+            options["ties"] = self.ties
         return accumulate(name, x, axis=self.axes, keepdims=True, where=self.where, **options)
 
     def count(self, x: Array) -> Array:
@@ -47,4 +51,5 @@ class Fold:
 
     def masked(self, mask: Array) -> Fold:
         """The same fold over the elements that `mask` selects as well."""
-        return Fold(self.axes, mask if self.where is None else self.where & mask, self.initial)
+        return Fold(self.axes, mask if self.where is None else self.where & mask, self.initial,
+                    self.ties)

@@ -14,7 +14,7 @@ import numpy as np
 from .accumulators import ACCUMULATORS
 from .array import Array, accumulate, apply
 from .constructors import scan
-from .graph import Accumulate, Axis, ExpandTo, Index, Node, Scan, const, make
+from .graph import Accumulate, Axis, ExpandTo, Index, Iota, Node, Scan, Size, const, make
 from .rules import conj
 
 Parts = list[tuple[Node, Any, Any]]
@@ -52,19 +52,48 @@ def _sum(g: Array, node: Accumulate) -> Parts:
     return _cotangents(node, stretched(g, node), g)
 
 
+def place_of(node: Accumulate | Scan) -> Array:
+    """The place of each element among those folded, in C order."""
+    place: Any = Array(const(np.int64(0)))
+    for axis in node.axes:
+        size = make(Size, node.arg, axis)
+        place = place * Array(size) + Array(make(Index, make(Iota, size), (Axis(axis),),
+                                                 node.arg.ndim))
+    return Array(make(ExpandTo, place.node, node.arg))
+
+
+def size_of(node: Accumulate | Scan) -> Any:
+    """How many elements are folded into one."""
+    size: Any = Array(const(np.int64(1)))
+    for axis in node.axes:
+        size = size * Array(make(Size, node.arg, axis))
+    return size
+
+
 def _extremum(g: Array, node: Accumulate) -> Parts:
-    """Elements that equal the extremum share its cotangent; so do NaNs."""
+    """Elements that equal the extremum, or are NaN as it is, get its cotangent.
+
+    `ties` says how much: an equal share of it ("split"), "all" of it each, or only the "first"
+    element gets any.  The initial value comes before all elements.
+    """
     x, z = Array(node.arg), kept(Array(node), node).astype(node.arg.dtype)
     best = (x == z) | (np.isnan(x) & np.isnan(z))
     where = None if node.where is None else Array(node.where)
-    counted = best if where is None else best & where
-    count = accumulate("sum", counted.astype(np.int64), node.axes)
-    start = None
+    counted: Any = best if where is None else best & where
+    start: Any = None
     if node.initial is not None:
-        first = Array(node.initial)
-        start = (first == Array(node)) | (np.isnan(first) & np.isnan(Array(node)))
-        count = count + start
-    share = g / count.astype(g.dtype)
+        initial = Array(node.initial)
+        start = (initial == Array(node)) | (np.isnan(initial) & np.isnan(Array(node)))
+    share: Any = g
+    ties = dict(node.options).get("ties", "split")
+    if ties == "split":
+        count = accumulate("sum", counted.astype(np.int64), node.axes)
+        share = g / (count if start is None else count + start).astype(g.dtype)
+    elif ties == "first":
+        place = place_of(node)
+        first = accumulate("min", apply("where", counted, place, size_of(node)), node.axes)
+        counted = (place == kept(first, node)) & counted
+        counted = counted if start is None else counted & np.logical_not(kept(start, node))
     of_start = None if start is None else apply("where", start, share, 0)
     of_arg, *rest = _cotangents(node, stretched(share, node), of_start)
     return [(*of_arg[:2], counted), *rest]

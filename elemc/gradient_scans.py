@@ -19,18 +19,15 @@ from typing import Any
 import numpy as np
 
 from .array import Array, accumulate, apply, as_node
-from .close import INDEX, Program, close
+from .close import Program, close
 from .constructors import new_input
+from .gradient_folds import place_of, size_of
 from .graph import (
     Accumulate,
-    Axis,
     ExpandTo,
     Graph,
-    Index,
-    Iota,
     Node,
     Scan,
-    Size,
     const,
     make,
     toposort,
@@ -92,8 +89,8 @@ def fold_back(g: Array, node: Accumulate, pull_back: PullBack) -> list[tuple[Nod
 
 def scan_back(g: Array, node: Scan, pull_back: PullBack) -> list[tuple[Node, Any]]:
     """The cotangents of what a scan goes over, and of its first state."""
-    program, more = _uniform(node.program, node, node.reverse, (), getattr(
-        node.acc, "adjoint", None))
+    adjoint = None if node.more else getattr(node.acc, "adjoint", None)  # else it is in there
+    program, more = _uniform(node.program, node, node.reverse, (), adjoint)
     node = make(Scan, node.acc, node.arg, (*node.more, *(m.node for m in more)), node.initial,
                 node.axes, node.reverse, node.exclusive, node.dtype, program)
     step = _step(program, pull_back)
@@ -165,7 +162,7 @@ def _uniform(program: Program, node: Accumulate | Scan, reverse: bool, where: Se
         rule = functools.partial(_adjoint_rule, adjoint, count, len(program.state) > 1)
         call = make(Custom, program.combine.outputs, tuple(inputs), rule, tuple, False)
         after = [Array(make(Result, call, k)) for k in range(count)]
-    more = [_place(node)] if program.index else []
+    more = [place_of(node)] if program.index else []
     if identity is None and not given:
         assert program.start is not None
         first = new_input("first", 0, BOOL)
@@ -193,22 +190,9 @@ def _adjoint_rule(adjoint: Any, count: int, several: bool, g: Any, z: Any, *args
             *[None] * (len(args) - count - 1)]
 
 
-def _place(node: Accumulate | Scan) -> Array:
-    """The place of each element among those folded, in C order."""
-    place: Any = Array(const(INDEX.type(0)))
-    for axis in node.axes:
-        size = make(Size, node.arg, axis)
-        place = place * Array(size) + Array(make(Index, make(Iota, size), (Axis(axis),),
-                                                 node.arg.ndim))
-    return Array(make(ExpandTo, place.node, node.arg))
-
-
 def _first(node: Accumulate | Scan, reverse: bool) -> Array:
     """Whether an element is the first of those folded."""
-    size: Any = Array(const(INDEX.type(1)))
-    for axis in node.axes:
-        size = size * Array(make(Size, node.arg, axis))
-    start: Array = apply("equal", _place(node), size - 1 if reverse else 0)
+    start: Array = apply("equal", place_of(node), size_of(node) - 1 if reverse else 0)
     return start
 
 

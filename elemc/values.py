@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from .graph import Apply, Cast, Const, Graph
+from .graph_gradients import Result
 from .ops import INTEGRAL, OPS
 
 SELECT = OPS["where"]
@@ -369,6 +370,8 @@ def inline(graph: Graph, args: Sequence[Value]) -> list[Value]:
             case Apply():
                 assert node.dtype is not None
                 values[node] = Op(axes, node.dtype, node.op, tuple(below))
+            case Result():
+                values[node] = values[node.arg]
             case _:
-                values[node] = below[0]  # an index between scalars
+                values[node] = below[0]  # an index between scalars, a call that Results choose from
     return [values[o] for o in graph.outputs]

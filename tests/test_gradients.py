@@ -130,6 +130,36 @@ def test_ties_share():
     np.testing.assert_array_equal(got, [[0, 0.5, 0.5], [1 / 3] * 3, [0, 1, 0]])
 
 
+@pytest.mark.parametrize("ties, rows", [
+    ("split", [[0, 0.5, 0.5], [1 / 3] * 3, [0.5, 0, 0.5]]), ("all", [[0, 1, 1], [1] * 3, [1, 0, 1]]),
+    ("first", [[0, 1, 0], [1, 0, 0], [1, 0, 0]])])
+def test_who_gets_the_cotangent_of_an_extremum(ties, rows):
+    def slope(fn, *args):
+        return ec.grad(lambda x: fn(x).sum())(*args)
+    np.testing.assert_array_equal(slope(lambda x: ec.max(x, axis=1, ties=ties), TIES), rows)
+    np.testing.assert_array_equal(slope(lambda x: x.T.max(axis=0, ties=ties), TIES), rows)
+    np.testing.assert_array_equal(slope(lambda x: -ec.min(-x, axis=1, ties=ties), TIES), rows)
+    share = {"split": 0.2, "all": 1, "first": 0}[ties]
+    got = slope(lambda x: ec.max(x, initial=2.0, ties=ties), np.full((2, 2), 2.0))
+    np.testing.assert_array_equal(got, np.full((2, 2), share))
+    got = slope(lambda x: ec.max(x, initial=0.0, where=x < 5, ties=ties), TIES[::-1])
+    best = np.flatnonzero(TIES[::-1] == 3)
+    want = np.zeros(9)
+    want[best[:1] if ties == "first" else best] = 0.5 if ties == "split" else 1
+    np.testing.assert_array_equal(got.ravel(), want)
+    got = slope(lambda x: ec.nanmax(x, axis=1, ties=ties), TIES)
+    np.testing.assert_array_equal(got, [*rows[:2], [0, 1, 0]])
+    with pytest.raises(ArgumentError, match="sum has no option ties"):
+        ec.sum(ec.vector("x"), ties=ties)
+
+
+def test_an_extremum_computed_again_has_the_same_bits():
+    x = np.random.default_rng(3).normal(size=(50, 301))
+    for fn in (lambda x: np.exp(np.sin(x)) / 3, lambda x: np.tanh(x * 7) ** 3, lambda x: x / 7 + x):
+        got = ec.grad(lambda x, fn=fn: ec.max(fn(x), axis=1, ties="all").sum())(x)
+        assert (np.count_nonzero(got, axis=1) >= 1).all()
+
+
 def test_delicate_places():
     z = np.zeros((2, 3))
     for fold in ("norm", "norm2", "norm1", "norminf", "std"):
@@ -513,6 +543,35 @@ def test_rules_that_are_missing_say_so():
         ec.grad(ec.sum(ec.vector("x")), "x")
 
 
+FIRST = ec.Accumulator("first", None, lambda a, v: a * v + v * v, start=lambda v: 3 * v)
+PLACES = ec.Accumulator("places", 0.5, lambda a, v, k: np.sin(a) + v * k, index=True)
+MINE = ec.Accumulator("mine", 0.5, lambda a, v: np.sin(a) * v,
+                      adjoint=lambda a, v, g: (g * np.cos(a) * v, g * np.sin(a)))
+MINE_FIRST = ec.Accumulator("mine_first", None, lambda a, v: a * v, start=lambda v: v * v,
+                            adjoint=lambda a, v, g: (g * v, g * a))
+PAIR = ec.Accumulator("pair", (0, 1.0), lambda n, a, v: (n + 1, a * v + n), finish=lambda n, a: a * n)
+TWIN = ec.Accumulator("twin", (1.0, 0.0), lambda p, q, v: (p * v, q + p), finish=lambda p, q: p * q,
+                      adjoint=lambda s, v, g: ((g[0] * v + g[1], g[1]), g[0] * s[0]))
+
+
+@pytest.mark.parametrize("acc", [FIRST, PLACES, MINE, MINE_FIRST, PAIR, TWIN], ids=lambda a: a.name)
+@pytest.mark.parametrize("axis", [0, 1, (0, 1), (0, 2), None])
+@pytest.mark.parametrize("options", ["", "where", "initial"])
+def test_users_accumulators_of_any_kind(acc, axis, options):
+    x = np.random.default_rng(1).uniform(0.5, 1.5, (2, 3, 4))
+    more = {}
+    if options == "where":
+        more = {"where": x > 0.8}
+        if acc.identity is None:
+            more["initial"] = 0.7
+    elif options == "initial":
+        more = {"initial": 0.7}
+    if acc in (PAIR, TWIN) and "initial" in more:
+        return  # a state of two parts takes none
+    ec.check_vjp(lambda x: ec.accumulate(acc, x, axis, **more), x)
+    ec.check_vjp(ec.grad(lambda x: (ec.accumulate(acc, x, axis, **more) ** 2).sum()), x)
+
+
 def test_users_rule():
     op = ec.scalar_op("softsign", lambda x: x / (1 + abs(x)), vjp=lambda g, z, x: g * 7)
     np.testing.assert_array_equal(ec.grad(lambda x: op(x).sum())(Y), np.full(5, 7.0))
@@ -555,6 +614,31 @@ def test_custom_vjp():
     total.defvjp(lambda g, z, x, y: (g, None))
     with pytest.raises(ShapeError):
         ec.grad(lambda x, y: total(x, y).sum())(X, Y)
+
+
+def test_custom_vjp_of_several_results():
+    @ec.custom_vjp
+    def polar(x, y):
+        return {"r": np.hypot(x, y), "angle": np.arctan2(y, x), "n": (x > 0).sum()}
+
+    @polar.defvjp
+    def rule(g, z, x, y):
+        assert g["n"] is None
+        radial, turn = g["r"] / z["r"], g["angle"] / z["r"] ** 2
+        return radial * x - turn * y, radial * y + turn * x
+
+    ec.check_vjp(lambda x, y: polar(x, y), X, W)
+    assert set(polar(X, W)) == {"r", "angle", "n"}
+    np.testing.assert_allclose(ec.grad(lambda x, y: polar(x, y)["r"].sum())(X, W), X / np.hypot(X, W))
+    calls = []
+    polar.defvjp(lambda g, z, x, y: calls.append(1) or rule(g, z, x, y))
+
+    def cost(x, y):
+        both = polar(x, y)
+        return (both["r"] * both["angle"]).sum()
+
+    ec.check_vjp(cost, X, W)
+    assert len(calls) == 1
 
 
 def test_check_vjp():
