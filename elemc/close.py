@@ -142,7 +142,7 @@ class _Closing:
                 arg = self.new[node.args[0]]
                 inputs = tuple(align(self.new[i], arg.ndim, old.order if isinstance(
                     old := i, Align) else self.order) for i in node.inputs)
-                return make(Custom, (arg,), inputs, node.rule, node.structure, True)
+                return make(Custom, node.name, (arg,), inputs, node.rule, node.structure, True)
             case SumTo():
                 assert node.dtype is not None
                 program = fold_program(_of_bools(SUM) if node.dtype == bool else SUM, node.dtype)

@@ -12,7 +12,7 @@ from .array import Array, as_node
 from .errors import ArgumentError, ElemcError
 from .function import Function
 from .grads import vjp
-from .graph import make
+from .graph import make, note_source
 from .graph_gradients import Custom, Result
 from .tracing import TracedFunction, compile, flatten
 
@@ -59,7 +59,8 @@ class custom_vjp:  # noqa: N801 - a decorator
             raise ArgumentError(f"custom_vjp {self.name}: give its rule with defvjp")
         results, rebuild = flatten(self.fn(*args), self.name)
         inputs = tuple(as_node(a) for a in args)
-        call = make(Custom, tuple(results), inputs, self.rule, rebuild, False)
+        call = make(Custom, self.name, tuple(results), inputs, self.rule, rebuild, False)
+        note_source(call)
         arrays = [Array(make(Result, call, k)) for k in range(len(results))]
         return arrays[0] if rebuild is None else rebuild(arrays)
 

@@ -32,7 +32,7 @@ from .compiler import Closed, Compiled
 from .dtypes import PYTHON_NUMBERS, dtype_of, number_dtype
 from .errors import ArgumentError, DtypeError, FallbackWarning, ShapeError
 from .formula import formula
-from .graph import Cast, Graph, Input, Node, make
+from .graph import Cast, Graph, Input, Node, make, replaced
 from .interp import interpret
 from .portable import portable
 from .specialize import Signature
@@ -265,11 +265,7 @@ class Function:
                                  f"cast safely to {node.dtype}")
             as_it_is = node.dtype is None or node.dtype == arg.dtype
             new[node] = arg if as_it_is else make(Cast, arg, node.dtype)
-        for other in settled.nodes:
-            if other not in new:
-                below = tuple(new[c] for c in other.children)
-                new[other] = other if below == other.children else other.rebuild(below)
-        results = [Array(new[o]) for o in settled.outputs]
+        results = list(map(Array, replaced(settled.outputs, new)))
         if self._structure is not None:
             return self._structure(results)
         return results[0] if self.single else tuple(results)

@@ -11,6 +11,7 @@ in the branch not taken is ever multiplied by 0.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .accumulators import ACCUMULATORS
-from .array import Array, accumulate, apply, as_node
+from .array import Array, accumulate, apply
 from .errors import ElemcError
 from .gradient_folds import fold_rule, in_dtype, sum_back
 from .gradient_scans import fold_back, scan_back
@@ -34,6 +35,7 @@ from .graph import (
     Node,
     Only,
     Scan,
+    carry_source,
     const,
     make,
     source_of,
@@ -42,7 +44,7 @@ from .graph import (
 from .graph_gradients import Custom, Exactly, Result, Scatter, SumTo
 from .maps import extents_of
 from .ops import PLACE
-from .rules import listed, rule_of
+from .rules import ask, rule_of
 
 
 @dataclass
@@ -116,21 +118,35 @@ def pull_back(outputs: Sequence[Node], cotangents: Sequence[Array | None],
         if cotangent is not None and output in leads:
             found.setdefault(output, []).append(Cotangent(cotangent))
     for node in reversed(nodes):
-        if isinstance(node, Result) and node in found and node in leads:
-            calls.setdefault(node.call, {})[node.place] = total(found[node])
-        elif (node in found or node in calls) and node in leads:
-            try:
-                parts = (_of_custom(node, calls[node]) if isinstance(node, Custom)
-                         else _contributions(node, total(found[node])))
-                for child, part, shape in parts:
-                    if inexact(child) and child in leads:
-                        same = extents[child] == extents[shape]
-                        part = part if same else part.summed_to(child, shape)
-                        found.setdefault(child, []).append(part)
-            except ElemcError as error:
-                error.locate(source_of(node))
-                raise
+        g: Any = calls.get(node) or (total(found[node]) if node in found else None)
+        if g is None or node not in leads:
+            continue
+        if isinstance(node, Result):
+            calls.setdefault(node.call, {})[node.place] = g
+            continue
+        with _blamed(node):
+            for child, part, shape in _contributions(node, g):
+                if inexact(child) and child in leads:
+                    same = extents[child] == extents[shape]
+                    part = part if same else part.summed_to(child, shape)
+                    found.setdefault(child, []).append(part)
     return [total(found[n]).whole() if n in found else None for n in wanted]
+
+
+@contextlib.contextmanager
+def _blamed(node: Node) -> Iterator[None]:
+    """Errors of a rule say where the user wrote what it differentiates."""
+    try:
+        yield
+    except ElemcError as error:
+        while notes := getattr(error, "__notes__", []):
+            error.args = (f"{notes.pop()}: {error.args[0]}", *error.args[1:])
+        error.locate(source_of(node))
+        raise
+    except Exception as error:
+        if source := source_of(node):
+            error.add_note(f"(in the expression at {source})")
+        raise
 
 
 def inexact(node: Node) -> bool:
@@ -145,10 +161,11 @@ def _summed_to(value: Array, node: Node) -> Array:
     return accumulate("any" if value.dtype.kind == "b" else "sum", value, None)
 
 
-def _contributions(node: Node, g: Cotangent) -> Iterator[tuple[Node, Cotangent, Node]]:
+def _contributions(node: Node, g: Any) -> Iterator[tuple[Node, Cotangent, Node]]:
     """What the cotangent of `node` adds to those of its arguments, and whose shape that has.
 
-    It is still to be summed over what stretching to that shape has added.
+    It is still to be summed over what stretching to that shape has added.  A `Custom` has a dict
+    of cotangents, by the places of its results.
     """
     match node:
         case Apply():
@@ -166,6 +183,8 @@ def _contributions(node: Node, g: Cotangent) -> Iterator[tuple[Node, Cotangent, 
         case Scatter():
             back = make(Index, g.whole().node, node.forms, node.arg.ndim)
             yield node.arg, Cotangent(Array(back)), node.arg
+        case Custom():
+            yield from _of_custom(node, g)
         case Scan():
             rule = sum_back if node.acc is ACCUMULATORS["sum"] and not node.initial else scan_back
             for child, value in rule(g.whole(), node, pull_back):
@@ -200,17 +219,20 @@ def _of_custom(node: Custom, found: dict[int, Cotangent]
     g: Any = [(found[k].value if node.elementwise else found[k].whole()) if k in found
               else zeros_like(arg) if inexact(arg) else None for k, arg in enumerate(node.args)]
     g, z = (node.structure(part) if node.structure else part[0] for part in (g, z))
-    parts = listed("the user's", node.rule(g, z, *map(Array, node.inputs)), len(node.inputs))
+    ranks = [node.args[0].ndim if node.elementwise else i.ndim for i in node.inputs]
+    parts = ask(node.name, node.rule, g, z, list(map(Array, node.inputs)), ranks)
     mask, whole = found[0].mask if node.elementwise else None, node.args[0]
     for arg, part in zip(node.inputs, parts, strict=True):
         if part is None or not inexact(arg):
             continue
-        value = in_dtype(Array(as_node(part)), arg)
+        value = in_dtype(part, arg).node
         if node.elementwise:
-            yield arg, Cotangent(Array(make(ExpandTo, value.node, whole)) if value.ndim == 0
-                                 else value, mask), whole
+            yield arg, Cotangent(Array(make(ExpandTo, value, whole)), mask), whole
         else:
-            yield arg, Cotangent(Array(make(Exactly, value.node, arg))), arg
+            cls = Exactly if value.ndim == arg.ndim else ExpandTo
+            exact = make(cls, value, arg)
+            carry_source(node, exact)  # sizes are compared in the call
+            yield arg, Cotangent(Array(exact)), arg
 
 
 def unindexed(g: Array, node: Index) -> Array:

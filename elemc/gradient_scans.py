@@ -30,6 +30,7 @@ from .graph import (
     Scan,
     const,
     make,
+    replaced,
     toposort,
 )
 from .graph_gradients import Custom, Result
@@ -160,7 +161,8 @@ def _uniform(program: Program, node: Accumulate | Scan, reverse: bool, where: Se
     after = list(map(Array, program.combine.outputs))
     if adjoint is not None:
         rule = functools.partial(_adjoint_rule, adjoint, count, len(program.state) > 1)
-        call = make(Custom, program.combine.outputs, tuple(inputs), rule, tuple, False)
+        name = f"accumulator {program.name}"
+        call = make(Custom, name, program.combine.outputs, tuple(inputs), rule, tuple, False)
         after = [Array(make(Result, call, k)) for k in range(count)]
     more = [place_of(node)] if program.index else []
     if identity is None and not given:
@@ -242,10 +244,4 @@ def _smooth(node: Any) -> bool:
 
 def substituted(outputs: Sequence[Node], given: Any) -> list[Array]:
     """`outputs` with other nodes for inputs."""
-    new: dict[Node, Node] = {i: a.node for i, a in given.items()}
-    for node in toposort(outputs):
-        if node not in new:
-            below = tuple(new[c] for c in node.children)
-            new[node] = node if below == node.children else node.rebuild(below)
-    return [Array(new[o]) for o in outputs]
-
+    return list(map(Array, replaced(outputs, {i: a.node for i, a in given.items()})))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,18 @@ from .array import Array, apply, as_node
 from .close import close
 from .cnames import c_names
 from .constructors import new_input
-from .errors import ArgumentError, DtypeError, ShapeError
+from .errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 from .formula import formula
 from .function import Function, make_function
 from .gradient import inexact, pull_back, zeros_like
 from .gradient_scans import substituted
 from .graph import (
+    Accumulate,
     Graph,
     Input,
+    Node,
     make,
+    source_of,
     toposort,
 )
 from .graph_gradients import Exactly
@@ -67,7 +70,7 @@ def grad(cost: Any, wrt: Any = 0, *, order: str = "f", has_aux: bool = False) ->
             raise ArgumentError("grad of an expression: wrt= is an Array or a list of them")
         found = _gradients(cost, targets, order)
         return found[0] if single else found
-    both = value_and_grad(cost, wrt, has_aux=has_aux)
+    both = _both(cost, wrt, has_aux)
 
     def gradient(*args: Any, **named: Any) -> Any:
         value, gradients = both(*args, **named)
@@ -78,6 +81,11 @@ def grad(cost: Any, wrt: Any = 0, *, order: str = "f", has_aux: bool = False) ->
 
 def value_and_grad(fn: Callable[..., Any], wrt: Any = 0, *, has_aux: bool = False) -> Any:
     """A function that gives the cost as well as its gradient; see `grad`."""
+    return _like(fn, _both(fn, wrt, has_aux), "value_and_grad")
+
+
+def _both(fn: Callable[..., Any], wrt: Any, has_aux: bool) -> Callable[..., Any]:
+    """NumPy code for the cost and its gradient."""
     called = fn if isinstance(fn, (Function, TracedFunction)) else compile(fn)
     signature = _signature(fn)
 
@@ -105,24 +113,25 @@ def value_and_grad(fn: Callable[..., Any], wrt: Any = 0, *, has_aux: bool = Fals
         several = tuple(results[len(flat):])
         return value if has_aux else value[0], several if isinstance(wrt, tuple) else several[0]
 
-    return _like(fn, both, "value_and_grad")
+    return both
 
 
-def vjp(f: Function) -> Function:
+def vjp(f: Any) -> Any:
     r"""The gradients of all inputs of a function, for cotangents of its outputs.
 
     Parameters
     ----------
-    f : Function
-        Its inputs have dtypes.
+    f : Function, or what `elemc.compile` made, or NumPy code
 
     Returns
     -------
-    Function
+    Function, or PerTypes if dtypes and ranks are known in calls only
         Of (\*inputs, \*cotangents), a cotangent for every real or complex output, in exactly its
         shape.  It gives a tuple that lines up with the inputs: None for integers and bools.
     """
-    closed, inputs = _closed(f), list(f.graph.inputs)
+    if not _is_typed(f):
+        return PerTypes(f, vjp)
+    closed, inputs = close(f.graph, f.order), list(f.graph.inputs)
     cotangents: list[Any] = []
     seeds: list[Array | None] = []
     for name, output in zip(f.output_names, closed.outputs, strict=True):
@@ -132,6 +141,9 @@ def vjp(f: Function) -> Function:
             seeds.append(Array(make(Exactly, given.node, output)))
         else:
             seeds.append(None)
+    if not cotangents:
+        raise DtypeError(f"vjp of {f.name}: no output is real or complex, and no other has a "
+                         "gradient")
     wanted = [i for i in inputs if inexact(i)]
     found = pull_back(closed.outputs, seeds, wanted)
     outputs = [zeros_like(i) if g is None else g for i, g in zip(wanted, found, strict=True)]
@@ -145,19 +157,25 @@ def vjp(f: Function) -> Function:
                          f.reassociate)
 
 
-def jvp(f: Function) -> Function:
+def jvp(f: Any) -> Any:
     r"""The derivative of a function along a direction.
 
     It is the transpose of `vjp`, which is linear in the cotangents (Townsend, "A new trick for
     calculating Jacobian vector products", 2017).
 
+    Parameters
+    ----------
+    f : Function, or what `elemc.compile` made, or NumPy code
+
     Returns
     -------
-    Function
+    Function, or PerTypes if dtypes and ranks are known in calls only
         Of (\*inputs, \*tangents), a tangent for every real or complex input, in exactly its
         shape; it gives (\*outputs, \*tangents of the real or complex outputs).
     """
-    closed, inputs = _closed(f), list(f.graph.inputs)
+    if not _is_typed(f):
+        return PerTypes(f, jvp)
+    closed, inputs = close(f.graph, f.order), list(f.graph.inputs)
     wanted = [i for i in inputs if inexact(i)]
     smooth = [o for o in closed.outputs if inexact(o)]
     dummies = [new_input(f"u{k}", o.ndim, o.dtype) for k, o in enumerate(smooth)]
@@ -180,7 +198,9 @@ def jvp(f: Function) -> Function:
 
 def gradient_of(f: Function, name: str) -> Function:
     """The gradient of a function of scalar result by one of its inputs."""
-    closed = _closed(f)
+    if not _is_typed(f):
+        raise DtypeError(f"{f.name}: the dtypes of its inputs are not known")
+    closed = close(f.graph, f.order)
     inputs = dict(zip(f.input_names, f.graph.inputs, strict=True))
     if name not in inputs or len(closed.outputs) != 1:
         raise ArgumentError(f"grad of {f.name} by {name}: it has {len(closed.outputs)} outputs "
@@ -189,6 +209,53 @@ def gradient_of(f: Function, name: str) -> Function:
     graph = Graph(f.graph.inputs, (found.node,))
     return make_function(graph, f.order, ("broadcast",), True, f"{f.name}_grad", None, None,
                          f.contract, f.reassociate)
+
+
+class PerTypes:
+    """A transformed function that is made for the dtypes and ranks it is called with.
+
+    Called with all arguments of the function, then those that the transformation adds; static
+    arguments may be named.
+    """
+
+    def __init__(self, fn: Any, transform: Callable[[Function], Function]) -> None:
+        self._fn = fn if isinstance(fn, PerTypes) else _traced(fn)
+        self._transform = transform
+        self.__name__ = f"{_name(fn)}_{transform.__name__}"
+        self._made: dict[Function, Function] = {}
+
+    def traced(self, args: tuple[Any, ...], named: Mapping[str, Any]
+               ) -> tuple[Function, list[Any]]:
+        """The function for these arguments, and those of them that are arrays."""
+        count = len(args)
+        if isinstance(self._fn, TracedFunction):
+            parameters = self._fn.__signature__.parameters.values()
+            if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+                raise ArgumentError(f"{self.__name__}: where the arguments end that the function "
+                                    "takes is not known; give it a fixed number")
+            count = sum(p.name not in named for p in parameters)
+        function, arrays = self._fn.traced(args[:count], named)
+        if function not in self._made:
+            self._made[function] = self._transform(function)
+        return self._made[function], [*arrays, *args[count:]]
+
+    def __call__(self, *args: Any, out: Any = None, where: Any = True, req: Any = None,
+                 **named: Any) -> Any:
+        """Call the transformed function; make it first if these dtypes and ranks are new."""
+        function, arrays = self.traced(args, named)
+        return function(*arrays, out=out, where=where, req=req)
+
+    def trace(self, *args: Any, **named: Any) -> Function:
+        """The transformed function for arguments like these."""
+        return self.traced(args, named)[0]
+
+    def dump(self, *args: Any, stage: str = "c", **named: Any) -> str:
+        """The text of one stage for arguments like these; see `Function.dump`."""
+        function, arrays = self.traced(args, named)
+        return function.dump(*arrays, stage=stage)
+
+    def __repr__(self) -> str:
+        return f"<elemc {self.__name__}, {len(self._made)} made>"
 
 
 class Lined:
@@ -205,12 +272,24 @@ class Lined:
         return tuple(next(rest) if p else None for p in self.present)
 
 
-def _closed(f: Function) -> Graph:
-    for i in f.graph.inputs:
-        if i.dtype is None:
-            raise DtypeError(f"{f.name}: the dtype of {i.name} is not known: give it one, or take "
-                             "the gradient in a function that elemc.compile traces")
-    return close(f.graph, f.order)
+def _is_typed(f: Any) -> bool:
+    return isinstance(f, Function) and all(i.dtype is not None for i in f.graph.inputs)
+
+
+def _traced(fn: Any) -> TracedFunction:
+    """A function of any kind as one that is traced per dtypes and ranks."""
+    if isinstance(fn, TracedFunction):
+        return fn
+    if not isinstance(fn, Function):
+        made: TracedFunction = compile(fn)
+        return made
+
+    def call(*args: Any) -> Any:
+        return fn(*args)
+
+    call.__signature__ = _signature(fn)  # type: ignore[attr-defined]
+    return compile(call, order=fn.order, name=fn.name, contract=fn.contract,  # type: ignore
+                   reassociate=fn.reassociate)
 
 
 def _gradients(cost: Any, wrt: Sequence[Array], order: str) -> list[Array]:
@@ -222,17 +301,33 @@ def _gradients(cost: Any, wrt: Sequence[Array], order: str) -> list[Array]:
     closed = close(Graph((), (node, *(w.node for w in wrt))), order)
     out, *wanted = closed.outputs
     if out.ndim:
-        raise ShapeError(f"grad: the cost {formula(node)} has rank {out.ndim}; it is a scalar, as "
-                         "its sum or mean is")
+        raise ShapeError(f"grad: the cost {formula(node)} has rank {out.ndim}; it must be a "
+                         "scalar, as its sum or mean is")
     if out.dtype is None or out.dtype.kind != "f":
-        raise DtypeError(f"grad: the cost {formula(node)} is {out.dtype}; it is a real number")
+        raise DtypeError(f"grad: the cost {formula(node)} is {out.dtype}; it must be real "
+                         "(float32, float64, ...)")
     for w in wanted:
         if not inexact(w):
             raise DtypeError(f"grad: {formula(w)} is {w.dtype}, which has no gradient: it is "
                              "neither real nor complex")
     one = Array(as_node(out.dtype.type(1)))
     found = pull_back([out], [one], wanted)
+    for w, g in zip(wanted, found, strict=True):
+        if g is None:
+            _refuse_places(out, w)
     return [zeros_like(w) if g is None else g for w, g in zip(wanted, found, strict=True)]
+
+
+def _refuse_places(out: Node, w: Node) -> None:
+    """Raise an error if `out` depends on `w` through argmin and argmax alone."""
+    above = {w}
+    for node in toposort([out]):
+        if not above.isdisjoint(node.children):
+            above.add(node)
+            if isinstance(node, Accumulate) and node.acc.name in ("argmin", "argmax"):
+                error = UnsupportedError(f"{node.acc.name} has no gradient: it is an integer")
+                error.locate(source_of(node))
+                raise error
 
 
 def _name(fn: Any) -> str:
@@ -259,6 +354,8 @@ def _places(wrt: Any, bound: inspect.BoundArguments) -> list[str]:
     """The names of the arguments that `wrt` lists."""
     names = list(bound.arguments)
     found = []
+    if isinstance(wrt, list) or wrt == ():
+        raise ArgumentError(f"wrt={wrt!r}: it is a place, a name, or a tuple of these")
     for which in wrt if isinstance(wrt, tuple) else (wrt,):
         if isinstance(which, str) and which in names:
             found.append(which)

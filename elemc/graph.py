@@ -27,7 +27,7 @@ Nodes are frozen and interned: equal means identical, so common subexpressions a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -299,6 +299,16 @@ def toposort(outputs: Iterable[Node]) -> list[Node]:
     return list(done)
 
 
+def replaced(outputs: Sequence[Node], new: dict[Node, Node]) -> list[Node]:
+    """`outputs` with other nodes for the keys of `new`, to which everything rebuilt is added."""
+    for node in toposort(outputs):
+        if node not in new:
+            below = tuple(new[c] for c in node.children)
+            new[node] = node if below == node.children else node.rebuild(below)
+            carry_source(node, new[node])
+    return [new[o] for o in outputs]
+
+
 @dataclass(frozen=True, repr=False)
 class Graph:
     """Inputs and outputs of a function; its nodes are what the outputs reach."""
@@ -374,5 +384,5 @@ def _unflatten(rows: list[Any], inputs: list[int], outputs: list[int]) -> Graph:
 __all__ = [
     "Accumulate", "Align", "Apply", "Axis", "Captured", "Cast", "Const", "ExpandTo", "FrozenArray",
     "Graph", "Index", "Input", "Iota", "Node", "Only", "Pick", "Scan", "Size", "carry_source",
-    "const", "is_const", "make", "note_source", "source_of", "toposort",
+    "const", "is_const", "make", "note_source", "replaced", "source_of", "toposort",
 ]

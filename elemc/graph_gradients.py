@@ -65,6 +65,7 @@ class Custom(Derived):
     """
 
     parts = ("args", "inputs")
+    name: str
     args: tuple[Node, ...]
     inputs: tuple[Node, ...]
     rule: Any

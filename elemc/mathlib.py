@@ -14,9 +14,9 @@ from .templating import environment
 
 _UNARY = (
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-    "atanh cbrt erf erfc gamma lgamma digamma trigamma erfinv sinc"
+    "atanh cbrt erf erfc gamma lgamma digamma erfinv sinc"
 ).split()
-_BINARY = "pow atan2 hypot fmod nextafter".split()
+_BINARY = "pow atan2 hypot fmod nextafter polygamma".split()
 
 FUNCTIONS: dict[str, int] = {**dict.fromkeys(_UNARY, 1), **dict.fromkeys(_BINARY, 2)}
 """Name, without prefix and suffix -> number of arguments."""
@@ -26,7 +26,7 @@ FUNCTIONS: dict[str, int] = {**dict.fromkeys(_UNARY, 1), **dict.fromkeys(_BINARY
 _WAYS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(FUNCTIONS, ("libmvec", "libmvec")),
     **dict.fromkeys(("fmod", "nextafter"), ("libm", "libm")),
-    **dict.fromkeys("gamma lgamma digamma trigamma erfinv sinc".split(), ("own", "double")),
+    **dict.fromkeys("gamma lgamma digamma polygamma erfinv sinc".split(), ("own", "double")),
 }
 
 SIMD: frozenset[str] = frozenset(name for name, ways in _WAYS.items() if "libmvec" in ways)

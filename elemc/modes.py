@@ -13,7 +13,19 @@ from typing import Any
 from .accumulators import Accumulator, Composite, accumulator
 from .array import Array, accumulate
 from .errors import ModeError
-from .graph import Align, Apply, Captured, Cast, Const, Graph, Input, Node, source_of, toposort
+from .graph import (
+    Align,
+    Apply,
+    Captured,
+    Cast,
+    Const,
+    Graph,
+    Input,
+    Node,
+    replaced,
+    source_of,
+    toposort,
+)
 
 ELEMENTWISE = (Input, Captured, Const, Apply, Cast, Align)
 Mode = Accumulator | Composite | None  # None: broadcast
@@ -60,12 +72,9 @@ def _accumulated(output: Node, mode: Accumulator | Composite, order: str) -> Nod
     ends = [n for n in nodes if isinstance(n, (Input, Captured))]
     rank = min((n.ndim for n in ends), default=0)
     new: dict[Node, Node] = {}
-    for node in nodes:
-        if isinstance(node, (Input, Captured)) and node.ndim > rank:
-            lacking = node.ndim - rank
-            axes = range(lacking) if order == "f" else range(rank, node.ndim)
+    for node in ends:
+        lacking = node.ndim - rank
+        axes = range(lacking) if order == "f" else range(rank, node.ndim)
+        if lacking:
             new[node] = accumulate(mode, Array(node), axis=tuple(axes)).node
-        else:
-            moved = tuple(new[c] for c in node.children)
-            new[node] = node if moved == node.children else node.rebuild(moved)
-    return new[output]
+    return replaced([output], new)[0]

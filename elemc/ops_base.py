@@ -13,7 +13,7 @@ from .dtypes import ctype, dtype_of
 from .errors import DtypeError
 
 CALL = 16
-Interval = tuple[float, float]
+Interval = tuple[float, float] | range  # whole numbers
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ SUMMARIES = {
     "gamma": "The gamma function, (x - 1)! for integers; NaN at negative integers.",
     "lgamma": "The logarithm of the absolute value of the gamma function.",
     "digamma": "The logarithmic derivative of the gamma function.",
-    "trigamma": "The derivative of the digamma function.",
+    "polygamma": "The derivative number x of the digamma function, at y; SciPy's polygamma(n, x).",
     "sigmoid": "1 / (1 + exp(-x)), the logistic function.",
     "logit": "log(x / (1 - x)), the inverse of the logistic function.",
     "softplus": "log(1 + exp(x)), without overflow.",

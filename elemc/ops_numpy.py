@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 
-def _elementwise(fn: Callable[[float], float]) -> Callable[[Any], np.ndarray]:
-    """`fn`, a function of one float, on arrays of any floating dtype."""
+def _elementwise(fn: Callable[..., float]) -> Callable[..., np.ndarray]:
+    """`fn`, a function of floats, on arrays of any floating dtype."""
 
-    def on_array(x: Any) -> np.ndarray:
-        array = np.asarray(x)
-        values = [fn(v) for v in array.astype(np.float64).ravel().tolist()]
-        return np.array(values, np.float64).reshape(array.shape).astype(array.dtype)
+    def on_array(*xs: Any) -> np.ndarray:
+        arrays = np.broadcast_arrays(*xs)
+        columns = [a.astype(np.float64).ravel().tolist() for a in arrays]
+        values = [fn(*v) for v in zip(*columns, strict=True)]
+        return np.array(values, np.float64).reshape(arrays[0].shape).astype(arrays[0].dtype)
 
     return on_array
 
@@ -61,21 +62,51 @@ def _digamma(x: float) -> float:
     return math.log(x) - 0.5 / x - series + shift
 
 
-def _trigamma(x: float) -> float:
-    """Reflection, recurrence to x >= 10, asymptotic series (Abramowitz and Stegun, 6.4)."""
-    if math.isinf(x) or math.isnan(x):
-        return 0.0 if x == math.inf else math.nan
-    if x <= 0:
-        part = x - round(x)  # exact
-        term = math.pi / math.sin(math.pi * part) if part else math.inf
-        return term * term - _trigamma(1 - x)
-    shift = 0.0
-    while x < 10:
-        shift, x = shift + (1 / x) * (1 / x), x + 1
-    y = 1 / (x * x)
-    series = y * (1 / 6 - y * (1 / 30 - y * (1 / 42 - y * (1 / 30 - y * (
-        5 / 66 - y * (691 / 2730 - y * 7 / 6))))))
-    return (1 + series) / x + y / 2 + shift
+def _polygamma(n: float, x: float) -> float:
+    """Hurwitz's zeta function times n!; the sum below 0 is that of x's fractional part, less the rest."""
+    if not (0 <= n < 2.0**40 and n == math.floor(n)) or math.isnan(x) or x == -math.inf:
+        return math.nan
+    if n == 0:
+        return _digamma(x)
+    sign = -1.0 if n % 2 == 0 else 1.0
+    if x > 0:
+        return sign * _hurwitz(n, x)
+    part = x - round(x)  # exact
+    if part == 0:
+        return math.inf if n % 2 else math.copysign(math.inf, -x) if x == 0 else math.nan
+    if abs(part) == 0.5 and n % 2 == 0:
+        return -_hurwitz(n, 1 - x)
+    nearest = _over_power(n, abs(part)) * (1 if part > 0 else -sign)
+    if math.isinf(nearest):
+        return sign * nearest
+    others = _hurwitz(n, 1 - part) - _hurwitz(n, 1 - x)
+    return sign * (nearest + _hurwitz(n, 1 + part) - sign * others)
+
+
+def _over_power(n: float, x: float) -> float:
+    """N! / x**(n + 1)."""
+    try:
+        return math.exp(math.lgamma(n + 1) - (n + 1) * math.log(x))
+    except OverflowError:
+        return math.inf
+
+
+BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
+
+
+def _hurwitz(n: float, x: float) -> float:
+    """N! zeta(n + 1, x), by the formula of Euler and Maclaurin (Abramowitz and Stegun, 23.1.30)."""
+    total, first = 0.0, _over_power(n, x)
+    while x < 10 + n:
+        term = _over_power(n, x)
+        total, x = total + term, x + 1
+        if term <= first * 1e-18:
+            return total
+    series, factor = 0.5, (n + 1) / x / 2
+    for j, number in enumerate(BERNOULLI):
+        series += number * factor
+        factor *= (n + 2 * j + 2) / x * ((n + 2 * j + 3) / x) / ((2 * j + 3) * (2 * j + 4))
+    return total + _over_power(n - 1, x) * (1 + n / x * series)
 
 
 def _erfinv(x: float) -> float:
@@ -102,7 +133,7 @@ erfinv = _elementwise(_erfinv)
 gamma = _elementwise(_gamma)
 lgamma = _elementwise(_lgamma)
 digamma = _elementwise(_digamma)
-trigamma = _elementwise(_trigamma)
+polygamma = _elementwise(_polygamma)
 
 
 def sigmoid(x: Any) -> Any:

@@ -186,8 +186,10 @@ ROWS: tuple[ScalarOp, ...] = (
     unary("digamma", special.digamma, (0.1, 50.0), c={"f": LIB("digamma")},
           algorithm="the recurrence and Maddock's rational function on [1, 2] (Boost); from 10 on the asymptotic series, below 0 the "
                     "reflection formula (Abramowitz and Stegun, 6.3)"),
-    unary("trigamma", special.trigamma, (0.1, 50.0), c={"f": LIB("trigamma")},
-          algorithm="the recurrence and from 11 on the asymptotic series, below 0 the reflection formula (Abramowitz and Stegun, 6.4)"),
+    call("polygamma", 2, numpy=special.polygamma, like=np.arctan2, kinds="f", cost=200, domain=(range(8), (0.1, 50.0)),
+         c={"f": "elemc_polygamma{F}({0}, {1})"},
+         algorithm="n! times Hurwitz's zeta function, by the formula of Euler and Maclaurin, below 0 by the reflection formula (Abramowitz "
+                   "and Stegun, 23.1.30 and 6.4); the digamma function for n = 0; NaN unless n is a whole number from 0 to 2**40"),
     unary("sigmoid", special.sigmoid, WIDE, c={"f": "sigmoid_{S}({0})"}, algorithm="with e = exp(-|x|), 1 / (1 + e) or e / (1 + e)"),
     unary("logit", special.logit, (0.001, 0.999), c={"f": "logit_{S}({0})"},
           algorithm="log1p(|2 x - 1| / min(x, 1 - x)) with the sign of x - 1/2: 2 x - 1 is exact near 1/2"),

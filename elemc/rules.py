@@ -12,13 +12,13 @@ tanh' is 1 / cosh**2, not 1 - tanh**2, which is 0 from 19 on.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .array import Array, apply
-from .errors import ArgumentError, UnsupportedError
+from .array import Array, apply, as_node
+from .errors import ArgumentError, ShapeError, UnsupportedError
 from .graph import Const
 
 Rule = Callable[..., tuple[Any, ...]]
@@ -138,7 +138,7 @@ UNARY: dict[str, Callable[[Any, Any, Any], Any]] = {
     "erfinv": lambda g, z, x: g * np.exp(z * z) * (math.sqrt(PI) / 2),
     "gamma": lambda g, z, x: g * z * apply("digamma", x),
     "lgamma": lambda g, z, x: g * apply("digamma", x),
-    "digamma": lambda g, z, x: g * apply("trigamma", x),
+    "digamma": lambda g, z, x: g * apply("polygamma", 1, x),
     "sigmoid": lambda g, z, x: g * z * apply("sigmoid", -x),
     "logit": lambda g, z, x: g / (x * (1 - x)),
     "softplus": lambda g, z, x: g * apply("sigmoid", x),
@@ -229,6 +229,7 @@ BINARY: dict[str, Rule] = {
     "fmin": _extremum(lambda x, y: x < y, True),
     "logaddexp": _logaddexp(1.0),
     "logaddexp2": _logaddexp(LN2),
+    "polygamma": lambda g, z, n, x: (None, g * apply("polygamma", n + 1, x)),
     "xlogy": _xlogy,
     "xlog1py": _xlog1py,
 }
@@ -253,19 +254,27 @@ def rule_of(op: Any) -> Rule | None:
         If it is smooth, and the rule is missing.
     """
     if op.vjp is not None:
-        return lambda g, z, *xs: listed(op.name, op.vjp(g, z, *xs), len(xs))
+        return lambda g, z, *xs: ask(op.name, op.vjp, g, z, xs, [z.ndim] * len(xs))
     if op.name not in FLAT and op.name not in RULES:
-        raise UnsupportedError(f"{op.name} has no gradient")
+        raise UnsupportedError(f"{op.name} has no gradient: scalar_op(..., vjp=) gives it one")
     return RULES.get(op.name)
 
 
-def listed(op: str, result: Any, count: int) -> tuple[Any, ...]:
-    """What the user's rule of `op` gave, one for each of `count` operands."""
-    parts = tuple(result) if isinstance(result, (tuple, list)) else (result,)
-    if len(parts) != count:
-        raise ArgumentError(f"the gradient rule of {op} gives {len(parts)} cotangents for {count} "
-                            "operands")
-    return parts
-
-
-__all__ = ["FLAT", "RULES", "Array", "rule_of"]
+def ask(op: str, rule: Rule, g: Any, z: Any, operands: Sequence[Any], ranks: Sequence[int]
+        ) -> tuple[Any, ...]:
+    """What the user's rule of `op` gives: for each operand a cotangent of this rank, or None."""
+    try:
+        result = rule(g, z, *operands)
+        parts = result if isinstance(result, (tuple, list)) else (result,)
+        found = tuple(None if part is None else Array(as_node(part)) for part in parts)
+    except Exception as error:
+        error.add_note(f"in the gradient rule of {op}")
+        raise
+    if len(found) != len(operands):
+        raise ArgumentError(f"the gradient rule of {op} gives {len(found)} cotangents for "
+                            f"{len(operands)} operands")
+    for k, (part, rank) in enumerate(zip(found, ranks, strict=True)):
+        if part is not None and part.ndim not in (0, rank):
+            raise ShapeError(f"the gradient rule of {op} gives a cotangent of rank {part.ndim} for "
+                             f"operand {k}, whose rank is {rank}")
+    return found

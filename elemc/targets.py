@@ -109,7 +109,7 @@ class Target:
         """The function itself, or its gradient if that was asked for."""
         kind, _, name = (self.gradient or "").partition(" ")
         if kind == "vjp":
-            return vjp(found)
+            found = vjp(found)
         return gradient_of(found, name) if kind == "grad" else found
 
     def reordered(self, found: Function) -> Function:

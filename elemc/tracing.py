@@ -7,7 +7,7 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from .constructors import new_input
 from .dtypes import PYTHON_NUMBERS, as_array, dtype_of, number_dtype
 from .errors import ArgumentError, ElemcError, TraceError
 from .function import Function, make_function
-from .graph import Graph
+from .graph import Graph, Input, toposort
 from .node import user_line
 
 # Settings, as functions are: static without being named so, for they are no arrays.
@@ -107,8 +107,9 @@ class TracedFunction:
         bound = self._bind(args, named)
         arrays = self._arrays(bound)
         function = self._function(bound, arrays)
-        if any(isinstance(a, Array) for _, a in arrays):  # its order is its own
-            return function.inline([a for _, a in arrays])
+        if _symbolic(arrays):  # its order is its own
+            free = function.graph.inputs[len(arrays):]
+            return function.inline([*(a for _, a in arrays), *map(Array, free)])
         result = function(*(a for _, a in arrays), out=out, where=where, req=req)
         if not named and not any(n in self.static for n in [*bound.arguments][:len(args)]):
             self._register(args, function, tuple(a for _, a in arrays[len(args):]))
@@ -123,16 +124,21 @@ class TracedFunction:
     def _register(self, args: tuple[Any, ...], function: Function, rest: tuple[Any, ...]) -> None:
         """Hear of a call that `function(*args, *rest)` serves; see `fastcall`."""
 
+    def traced(self, args: tuple[Any, ...], named: Mapping[str, Any]
+               ) -> tuple[Function, list[Any]]:
+        """The compiled function for arguments like these, and those of them that are arrays."""
+        bound = self._bind(args, named)
+        arrays = self._arrays(bound)
+        return self._function(bound, arrays), [a for _, a in arrays]
+
     def trace(self, *args: Any, **named: Any) -> Function:
         """The compiled function for arguments like these."""
-        bound = self._bind(args, named)
-        return self._function(bound, self._arrays(bound))
+        return self.traced(args, named)[0]
 
     def dump(self, *args: Any, stage: str = "c", **named: Any) -> str:
         """The text of one stage for arguments like these; see `Function.dump`."""
-        bound = self._bind(args, named)
-        arrays = self._arrays(bound)
-        return self._function(bound, arrays).dump(*(a for _, a in arrays), stage=stage)
+        function, arrays = self.traced(args, named)
+        return function.dump(*arrays, stage=stage)
 
     @property
     def specializations(self) -> list[Any]:
@@ -142,7 +148,7 @@ class TracedFunction:
     def __repr__(self) -> str:
         return f"<elemc compile {self.name}{self._signature}, {len(self._traced)} traced>"
 
-    def _bind(self, args: tuple[Any, ...], named: dict[str, Any]) -> inspect.BoundArguments:
+    def _bind(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> inspect.BoundArguments:
         parameters = self._signature.parameters
         unknown = [n for n in named if n not in parameters]
         if unknown and all(p.kind is not p.VAR_KEYWORD for p in parameters.values()):
@@ -190,7 +196,9 @@ class TracedFunction:
         key = (static, tuple((n, *_kind(a)) for n, a in arrays))
         function = self._traced.get(key)
         if function is None:
-            function = self._traced[key] = self._trace(bound, arrays)
+            function = self._trace(bound, arrays)
+            if function.nin == len(arrays):
+                self._traced[key] = function
         return function
 
     def _trace(self, bound: inspect.BoundArguments, arrays: list[tuple[str, Any]]) -> Function:
@@ -215,7 +223,10 @@ class TracedFunction:
                 error.args = (f"{self.name}: {error.args[0]}", *error.args[1:])
             raise
         leaves, structure = flatten(result, self.name)
-        graph = Graph(tuple(i.node for i in inputs), tuple(leaves))  # type: ignore[misc]
+        ends = [i.node for i in inputs]
+        if _symbolic(arrays):  # within another trace, whose symbols this one may close over
+            ends += [n for n in toposort(leaves) if isinstance(n, Input) and n not in ends]
+        graph = Graph(tuple(ends), tuple(leaves))  # type: ignore[arg-type]
         return make_function(graph, self.order, ("broadcast",) * len(leaves), structure is None,
                              self.name, self.__doc__, structure, *self._opts)
 
@@ -259,6 +270,10 @@ def _array(function: str, name: str, value: Any) -> Any:
             advice = "elemc computes with bools, integers, and real and complex numbers"
         raise ArgumentError(f"{function}: argument {name} is {what}; {advice}")
     return array
+
+
+def _symbolic(arrays: Iterable[tuple[str, Any]]) -> bool:
+    return any(isinstance(a, Array) for _, a in arrays)
 
 
 def _kind(value: Any) -> tuple[int, np.dtype | None, bool]:

@@ -12,7 +12,7 @@ import numpy as np
 from .array import Array, apply, as_node
 from .constructors import new_input
 from .errors import ArgumentError
-from .graph import Graph, make
+from .graph import Graph, make, note_source
 from .graph_gradients import Custom, Result
 from .ops import user_op
 from .portable import substitute
@@ -111,7 +111,8 @@ class UserOp:
         if self.vjp is None:
             return result
         ends = tuple(map(as_node, operands))
-        call = make(Custom, (result.node,), ends, self.vjp, None, True)
+        call = make(Custom, self.__name__, (result.node,), ends, self.vjp, None, True)
+        note_source(call)
         return Array(make(Result, call, 0))
 
     def __repr__(self) -> str:

@@ -425,7 +425,7 @@ def test_integers_have_no_gradient():
         ec.grad(lambda x: (x > 0).sum())(Y)
     with pytest.raises(DtypeError, match="cost .* is complex128"):
         ec.grad(lambda x: x.sum())(Y + 0j)
-    with pytest.raises(ShapeError, match="has rank 1; it is a scalar"):
+    with pytest.raises(ShapeError, match="has rank 1; it must be a scalar"):
         ec.grad(lambda x: x * 2)(Y)
 
 
@@ -614,6 +614,88 @@ def test_custom_vjp():
     total.defvjp(lambda g, z, x, y: (g, None))
     with pytest.raises(ShapeError):
         ec.grad(lambda x, y: total(x, y).sum())(X, Y)
+
+
+def _rule_errors():
+    def op(rule):
+        made = ec.scalar_op("wrong", lambda x, y: x * y, vjp=rule)
+        return lambda x: made(x, x).sum()
+
+    def whole(rule):
+        made = ec.custom_vjp(lambda x, y: (x * y).sum(axis=1))
+        made.name = "total"
+        made.defvjp(rule)
+        return lambda x: made(x, x).sum()
+
+    def fold(rule):
+        made = ec.Accumulator("mine", 0.0, lambda a, v: a * v, adjoint=rule)
+        return lambda x: ec.accumulate(made, x, 1).sum()
+
+    return [
+        (op(lambda g, z, x, y: g), "rule of wrong gives 1 cotangents for 2 operands"),
+        (op(lambda g, z, x, y: (g, g[None])), "rule of wrong gives a cotangent of rank 3 for operand 1"),
+        (op(lambda g, z, x, y: (np.reshape(g, 3), g)), "rule of wrong: elemc has no np.reshape"),
+        (whole(lambda g, z, x, y: (g, None)), "rule of total gives a cotangent of rank 1 for operand 0"),
+        (whole(lambda g, z, x, y: ("a", None)), "rule of total: str is no operand"),
+        (whole(lambda g, z, x, y: (g[:, None] * np.ones(9), None)), "of size 9 does not stretch"),
+        (fold(lambda a, v, g: g), "rule of accumulator mine: iterating"),
+        (lambda x: np.argmax(x * x) * 1.0, "argmax has no gradient"),
+        (lambda x: ec.scalar_op("plain", c="{x}", numpy=np.positive, arity=1)(x).sum(), "plain has no gradient"),
+    ]
+
+
+@pytest.mark.parametrize("fn, say", _rule_errors())
+def test_errors_of_rules_name_the_operation_and_the_line(fn, say):
+    with pytest.raises(ec.ElemcError, match=say) as caught:
+        ec.grad(fn)(X)
+    assert "test_gradients.py:" in str(caught.value)
+
+
+def test_other_errors_of_rules_are_noted():
+    op = ec.scalar_op("bad", lambda x: x * x, vjp=lambda g, z, x: 1 / 0)
+    with pytest.raises(ZeroDivisionError) as caught:
+        ec.grad(lambda x: op(x).sum())(Y)
+    notes = "".join(caught.value.__notes__)
+    assert "gradient rule of bad" in notes and "test_gradients.py:" in notes
+
+
+def test_of_functions_whose_dtypes_calls_decide():
+    a = Y.copy()
+    np.testing.assert_allclose(ec.vjp(lambda x: x**3)(a, a)[0], 3 * a**3)
+    for f in (lambda x, y: x * x * y, ec.compile(lambda x, y: x * x * y),
+              ec.function([x := ec.vector("x", None), y := ec.vector("y", None)], x * x * y)):
+        assert [g.dtype for g in ec.vjp(f)(a.astype("f"), a, a)] == [np.float32, np.float64]
+        z, dz = ec.jvp(f)(a, a, a, a)
+        np.testing.assert_allclose(z, a**3)
+        np.testing.assert_allclose(dz, 3 * a**3)
+    power = ec.compile(lambda x, k: (x**k).sum(), static="k")
+    np.testing.assert_allclose(ec.vjp(power)(a, 3, 1.0)[0], 3 * a**2)
+    np.testing.assert_allclose(ec.vjp(power)(a, 1.0, k=3)[0], 3 * a**2)
+    gradient, along = ec.jvp(ec.grad(power))(a, 3, a)  # Hessian-vector products
+    np.testing.assert_allclose([gradient, along], [3 * a**2, 6 * a**2])
+    gradient, along = ec.jvp(ec.vjp(lambda x: (x**3).sum()))(a, 1.0, a, 0.0)
+    np.testing.assert_allclose([gradient, along], [3 * a**2, 6 * a**2])
+    assert "gx = " in ec.vjp(lambda x: x * x).trace(a, a).__doc__
+    with pytest.raises(ArgumentError, match="a fixed number"):
+        ec.vjp(lambda *x: x[0])(a, a)
+    with pytest.raises(DtypeError, match="no output is real or complex"):
+        ec.vjp(lambda x: x > 0)(a)
+
+
+def test_functions_close_over_the_symbols_of_others():
+    @ec.compile
+    def hessian_times(p, v, x):
+        return ec.grad(lambda q: (ec.grad(lambda r: (r**3 * x).sum())(q) * v).sum())(p)
+
+    @ec.compile
+    def scaled(a, b):
+        return ec.compile(lambda q: q * b, order="c")(a)
+
+    for size in (5, 4):
+        a, b, c = (np.random.default_rng(size).normal(size=(3, size)))
+        np.testing.assert_allclose(hessian_times(a, b, c), 6 * a * b * c)
+        np.testing.assert_array_equal(scaled(a, b), a * b)
+        np.testing.assert_array_equal(scaled(a[:, None] + 0 * b, a), (a[:, None] + 0 * b) * a[:, None])
 
 
 def test_custom_vjp_of_several_results():
