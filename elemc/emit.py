@@ -323,8 +323,12 @@ class _Emitter(Expressions):
         self.lanes = max(self.lanes, LANE_BYTES // widest)
         self.macros |= {"LANES"} | ({"BLOCK"} if tree else set())
         name = item.folds[0].name
+        stores = any(isinstance(s, Write) for s in statements(item.body))
+        if stores:  # gcc gives up comparing the addresses of many operands with theirs
+            self.macros.add("INDEPENDENT")
         view: dict[str, Any] = {
-                "kind": "lanes", "var": f"i{k}", "stop": self.extent(item.axis), "tree": tree,
+                "kind": "lanes", "independent": stores, "tree": tree,
+                "var": f"i{k}", "stop": self.extent(item.axis),
                 "row": f"{name}_i", "base": f"b{k}", "end": f"e{k}", "count": f"{name}_count",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],
                 "body": self.body(item.body)}

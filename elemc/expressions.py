@@ -129,8 +129,8 @@ class Expressions:
             case Element():
                 return f"{value.name}[{self.place(value)}]", PRIMARY
             case At():
-                assert isinstance(value.scan, Element)
-                text = f"{value.scan.name}[{self.place(value.scan, dict(value.places))}]"
+                assert isinstance(value.fold, Element)
+                text = f"{value.fold.name}[{self.place(value.fold, dict(value.places))}]"
                 if value.guard is None:
                     return text, PRIMARY
                 return f"({self.text(value.guard)} ? {text} : 0)", PRIMARY

@@ -140,8 +140,9 @@ class Lowering(Reads):
                 over = self.over[node, env]
                 if not over:
                     return args[0]
-                return self.make(Fold, axes - {*over}, node.program.dtype, node.program, arg, over,
+                fold = self.make(Fold, axes - {*over}, node.program.dtype, node.program, arg, over,
                                  None, None)
+                return self.read(fold, node, env)
             case Accumulate():
                 return self.fold(node, env, args)
             case Scan():
@@ -182,14 +183,15 @@ class Lowering(Reads):
                 initial.value.tobytes() == program.neutral[0].tobytes()):
             initial = None  # what it starts from anyway
         axes = frozenset[str]().union(*(a.axes for a in args)) - set(over)
-        return self.make(Fold, axes, program.dtype, program, arg, over, initial, where)
+        fold = self.make(Fold, axes, program.dtype, program, arg, over, initial, where)
+        return self.read(fold, node, env)
 
     def scan(self, node: Scan, env: Env, args: list[Value]) -> Value:
         """The value of an element of a scan."""
         program, count = node.program, 1 + len(node.more)
         element = [self.convert(args[0], program.value), *args[1:count]]
         states = tuple(args[count:])
-        inside = self.scanned(node, env)
+        inside = self.inside(node, env)
         over = tuple(a for d in node.axes if (at := inside[d]) is not None for a in at.axes)
         if not over:
             start = list(states) or initial_state(program, None) or ()
@@ -205,12 +207,17 @@ class Lowering(Reads):
         axes = frozenset(over).union(*(a.axes for a in args))
         scan = self.make(values.Scan, axes, program.dtype, program, element[0], over, None,
                          None, node.reverse, node.exclusive, tuple(element[1:]), states)
-        pairs = [(inside[d], env[d] or ZERO) for d in node.axes if inside[d] != env[d]]
+        return self.read(scan, node, env)
+
+    def read(self, fold: Value, node: Node, env: Env) -> Value:
+        """The element at `env` of a fold or scan, which may run along axes of its own."""
+        pairs = [(own.axis, at or ZERO) for own, at in zip(self.inside(node, env), env, strict=True)
+                 if own is not None and own != at and own.axis in fold.axes]
         if not pairs:
-            return scan
-        places = tuple((axis, at.bare()) for own, at in pairs if own and (axis := own.axis))
-        elsewhere = axes.difference(a for a, _ in places).union(*(at.axes for _, at in places))
-        return self.make(At, elsewhere, scan.dtype, scan, places, self.guard(at for _, at in pairs))
+            return fold
+        places = tuple((axis, at.bare()) for axis, at in pairs)
+        axes = fold.axes.difference(a for a, _ in pairs).union(*(at.axes for _, at in pairs))
+        return self.make(At, axes, fold.dtype, fold, places, self.guard(at for _, at in pairs))
 
     def single(self, program: Any, arg: Value, initial: Value | None,
                where: Value | None) -> Value:

@@ -145,7 +145,7 @@ class _Printer:
                 return text if value.guard is None else f"({texts[value.guard]} and {text})"
             case At():
                 where = ", ".join(f"{a}={self.affine(index)}" for a, index in value.places)
-                text = f"{texts[value.scan]} at {where}"
+                text = f"{texts[value.fold]} at {where}"
                 return f"({text})" if value.guard is None else f"({texts[value.guard]} and {text})"
             case Literal():
                 return repr(value.value.item())

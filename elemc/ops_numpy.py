@@ -76,11 +76,11 @@ def _polygamma(n: float, x: float) -> float:
         return math.inf if n % 2 else math.copysign(math.inf, -x) if x == 0 else math.nan
     if abs(part) == 0.5 and n % 2 == 0:
         return -_hurwitz(n, 1 - x)
-    nearest = _over_power(n, abs(part)) * (1 if part > 0 else -sign)
+    nearest = _over_power(n, abs(part)) * (1 if part > 0 else sign)
     if math.isinf(nearest):
         return sign * nearest
     others = _hurwitz(n, 1 - part) - _hurwitz(n, 1 - x)
-    return sign * (nearest + _hurwitz(n, 1 + part) - sign * others)
+    return sign * (nearest + _hurwitz(n, 1 + part) + sign * others)
 
 
 def _over_power(n: float, x: float) -> float:

@@ -26,12 +26,15 @@ class Root:
         The axes that are folded.
     needs : tuple of Fold
         The folds whose results are used.
+    apart : dict
+        Those of them that are read at other indices than the loops', and which of their axes.
     """
 
     of: Store | Fold
     order: tuple[str, ...]
     over: frozenset[str]
     needs: tuple[Fold, ...]
+    apart: dict[Value, frozenset[str]]
 
     @property
     def fold(self) -> Fold:
@@ -59,17 +62,18 @@ def roots(spec: Specialized) -> list[Root]:
     for value in walk(targets):
         if isinstance(value, Fold):
             found.append(Root(value, _fold_order(value, spec), frozenset(value.over),
-                              _needs(value.args)))
+                              _needs(value.args), _apart(value.args)))
     folds = {r.of: r for r in found}
     for store in spec.stores:
         order = memory_order(store.access, spec.operands[store.operand])
-        needs = _needs([store.value] if store.mask is None else [store.value, store.mask])
+        values = [store.value] if store.mask is None else [store.value, store.mask]
+        needs = _needs(values)
         for need in needs:  # what a strip computes, the same strip stores
             kept = tuple(a for a in folds[need].order if a not in need.over)
             if {a.rstrip("/") for a in kept} == set(order):
                 order = kept
                 break
-        found.append(Root(store, order, frozenset(), needs))
+        found.append(Root(store, order, frozenset(), needs, _apart(values)))
     return found
 
 
@@ -127,7 +131,9 @@ def loops(level_roots: Sequence[Root], bound: tuple[str, ...]) -> list[Segment]:
             if need not in place:
                 continue  # done outside
             at = place[need]
-            if axis is None or axis in need.over:  # here it ends
+            if axis is not None and axis.rstrip("/") in root.apart.get(need, ()):
+                shares = False
+            elif axis is None or axis in need.over:  # here it ends
                 shares = isinstance(need, Scan) and found[at].takes(root, reverse, bound)
             else:
                 shares = found[at].axis == axis
@@ -154,6 +160,8 @@ def carried(wanted: Sequence[Value], late: Mapping[Fold, Collection[Fold]],
     waits: dict[Value, Fold | None] = {}  # of what can be computed there
     found: dict[Value, Fold] = {}
     for value in walk(wanted, lambda v: isinstance(v, Fold) or v in known):
+        if isinstance(value, At) and waits.get(value.fold):
+            found[value.fold] = value.fold  # type: ignore[assignment]
         if isinstance(value, (At, Scan)):
             continue  # in buffers of their own, which may not be complete there
         if value in known:
@@ -186,6 +194,16 @@ def _needs(values: Iterable[Value]) -> tuple[Fold, ...]:
             seen.add(value)
             stack.extend(value.args)
     return tuple(found)
+
+
+def _apart(values: Iterable[Value]) -> dict[Value, frozenset[str]]:
+    """The folds below `values` that are read at other indices than the loops', and where not."""
+    found: dict[Value, frozenset[str]] = {}
+    for value in walk(values, lambda v: isinstance(v, Fold)):
+        if isinstance(value, At):
+            own = frozenset(axis for axis, _ in value.places)
+            found[value.fold] = found.get(value.fold, frozenset()) | own
+    return found
 
 
 def memory_order(access: Access, operand: Operand) -> tuple[str, ...]:

@@ -72,9 +72,9 @@ class Reads:
             case Cast() | ExpandTo() | Result():
                 yield self.fit(node.arg, env)
             case Scan():
-                inside = self.scanned(node, env)
+                inside = self.inside(node, env)
                 yield from (self.fit(part, inside) for part in (node.arg, *node.more))
-                outside = tuple(at for d, at in enumerate(env) if d not in node.axes)
+                outside = tuple(at for d, at in enumerate(inside) if d not in node.axes)
                 yield from (self.fit(part, outside) for part in node.initial)
             case Index():
                 at = tuple(self.form(node, d, env) for d in range(node.arg.ndim))
@@ -129,34 +129,39 @@ class Reads:
                 inner[form.axis] = at
         return tuple(inner), conditions
 
-    def scanned(self, node: Scan, env: Env) -> Env:
-        """Where a scan goes that is read at `env`: along that, or along axes of its own."""
+    def inside(self, node: Node, env: Env) -> Env:
+        """Where a fold or scan runs that is read at `env`: there, or along axes of its own.
+
+        Scans go along whole axes.  Folds that are read here and there only, under a guard, would
+        have the guard in their innermost loop.
+        """
         inside, used = list(env), _used(env)
-        for dim in node.axes:
-            extent, at = self.extents.of[node][dim], env[dim]
-            if extent in self.ones:
+        along = node.axes if isinstance(node, Scan) else ()
+        for dim, (extent, at) in enumerate(zip(self.extents.of[node], env, strict=True)):
+            if dim in along and extent in self.ones:
                 inside[dim] = None
-            elif at is None or at.axis is None or at.guards:
+            elif at is not None and at.guards or dim in along and (at is None or at.axis is None):
                 inside[dim] = Affine(terms=((self.axis(extent, used), 1),))
         return tuple(inside)
 
     def sum_reads(self, node: SumTo, env: Env) -> tuple[Node, Env]:
         """The read of a sum over the axes that stretching added, at axes that `env` has not."""
-        used = _used(env)
-        over: list[str] = []
-        inner = list(env)
         pairs = zip(self.extents.of[node.like], self.extents.of[node.arg], strict=True)
-        for dim, (like, extent) in enumerate(pairs):
-            if like in self.ones and extent not in self.ones:
-                over.append(self.axis(extent, used))
-                inner[dim] = Affine(terms=((over[-1], 1),))
+        folded = [like in self.ones and extent not in self.ones for like, extent in pairs]
+        inner = list(self.inside(node, env) if any(folded) else env)
+        used, over = _used(env) | _used(inner), []
+        for dim in (d for d, is_so in enumerate(folded) if is_so):
+            over.append(self.axis(self.extents.of[node.arg][dim], used))
+            inner[dim] = Affine(terms=((over[-1], 1),))
         self.over[node, env] = tuple(over)
         return self.fit(node.arg, tuple(inner))
 
     def fold_reads(self, node: Accumulate, env: Env) -> Iterator[tuple[Node, Env]]:
         """The reads of a fold, over axes that its result's index does not use."""
-        used = _used(env)
-        rest = iter(env)
+        folded = any(self.extents.of[node.arg][a] not in self.ones for a in node.axes)
+        outside = self.inside(node, env) if folded else env
+        used = _used(env) | _used(outside)
+        rest = iter(outside)
         over: list[str] = []
         inner: list[Affine | None] = []
         for dim, extent in enumerate(self.extents.of[node.arg]):
@@ -170,12 +175,12 @@ class Reads:
         self.over[node, env] = tuple(over)
         yield self.fit(node.arg, tuple(inner))
         if node.initial is not None:
-            yield self.fit(node.initial, env)
+            yield self.fit(node.initial, outside)
         if node.where is not None:
             yield self.fit(node.where, tuple(inner))
 
 
-def _used(env: Env) -> set[str]:
+def _used(env: Sequence[Affine | None]) -> set[str]:
     """The loop axes of an index."""
     return {axis for at in env if at is not None for axis in at.axes}
 

@@ -12,7 +12,7 @@ Grammar::
     Value  := Load(operand, access) | Literal(value) | Extent(extents) | Position(affine)
             | Op(op, args) | Convert(arg) | Fold(program, arg, axes, initial, where)
             | Scan(a Fold, reverse, exclusive)
-            | At(scan, places)             what a scan gives elsewhere than at the loops' indices
+            | At(fold, places)             what a fold gives elsewhere than where it runs
     access := one Affine per dimension of the operand
     Affine := (const + sum(coef * start(extent)) + sum(coef * axis)) / divisor, guards
 
@@ -245,16 +245,16 @@ class Scan(Fold):
 
 @dataclass(frozen=True, eq=False)
 class At(Value):
-    """What `scan` gives where the axes in `places` have these indices; 0 where `guard` fails."""
+    """What `fold` gives where the axes in `places` have these indices; 0 where `guard` fails."""
 
-    scan: Value
+    fold: Value
     places: tuple[tuple[str, Affine], ...]
     guard: Value | None
 
     @property
     def args(self) -> tuple[Value, ...]:
         """The values this one is computed from."""
-        return (self.scan,) if self.guard is None else (self.scan, self.guard)
+        return (self.fold,) if self.guard is None else (self.fold, self.guard)
 
 
 @dataclass(frozen=True)
@@ -318,7 +318,7 @@ def over_new(value: Value, new: dict[Value, Value]) -> Value:
         return replace(value, guard=new[value.guard])
     if isinstance(value, At):
         guard = None if value.guard is None else new[value.guard]
-        return replace(value, scan=new[value.scan], guard=guard)
+        return replace(value, fold=new[value.fold], guard=guard)
     if isinstance(value, Convert):
         return replace(value, arg=new[value.arg])
     if isinstance(value, Scan):

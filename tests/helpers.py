@@ -9,11 +9,13 @@ DTYPES = ("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float3
 
 
 def sample(dtype, shape, seed=0, domain=(-20.0, 20.0)):
-    """Random values of `dtype` within `domain`, as far as the dtype goes."""
+    """Random values of `dtype` within `domain`, as far as the dtype goes; of a range, whole ones."""
     rng = np.random.default_rng(seed)
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
+    if isinstance(domain, range):
+        return rng.choice(domain, shape).astype(dtype)
     if dtype.kind in "iu":
         low = max(int(domain[0]), 0 if dtype.kind == "u" else -100)
         return rng.integers(low, max(min(int(domain[1]) + 1, 100), low + 1), shape).astype(dtype)
