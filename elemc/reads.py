@@ -137,6 +137,8 @@ class Reads:
         """
         inside, used = list(env), _used(env)
         along = node.axes if isinstance(node, Scan) else ()
+        if along and all(self.extents.of[node][a] in self.ones for a in along):
+            return tuple(None if d in along else at for d, at in enumerate(env))
         for dim, (extent, at) in enumerate(zip(self.extents.of[node], env, strict=True)):
             if dim in along and extent in self.ones:
                 inside[dim] = None

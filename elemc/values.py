@@ -21,6 +21,7 @@ A guard is an index that has to be within an axis, and whole: elsewhere 0 is loa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -102,17 +103,30 @@ class Affine:
         """`step` times this index."""
         return replace(self, const=self.const * step,
                        starts=tuple((c * step, e) for c, e in self.starts),
-                       terms=tuple((a, c * step) for a, c in self.terms))
+                       terms=tuple((a, c * step) for a, c in self.terms)).reduced()
 
     def after(self, start: int, sign: int = 1) -> Affine:
         """The index plus `sign` times the start of the slice `start`."""
-        return replace(self, starts=((sign * self.divisor, start), *self.starts))
+        starts = dict.fromkeys((start, *(e for _, e in self.starts)), 0)
+        for coef, extent in ((sign * self.divisor, start), *self.starts):
+            starts[extent] += coef
+        return replace(self, starts=tuple((c, e) for e, c in starts.items() if c)).reduced()
+
+    def reduced(self) -> Affine:
+        """The index in lowest terms."""
+        if self.divisor == 1:
+            return self
+        by = math.gcd(self.const, self.divisor, *(c for c, _ in self.starts),
+                      *(c for _, c in self.terms))
+        return replace(self, const=self.const // by, divisor=self.divisor // by,
+                       starts=tuple((c // by, e) for c, e in self.starts),
+                       terms=tuple((a, c // by) for a, c in self.terms))
 
     def divided(self, step: int) -> Affine:
         """The index over `step`."""
         if step < 0:
             return self.scaled(-1).divided(-step)
-        return replace(self, divisor=self.divisor * step)
+        return replace(self, divisor=self.divisor * step).reduced()
 
     def bare(self) -> Affine:
         """The index without its guards."""

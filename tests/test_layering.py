@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "elemc"
 ORDER = """
     errors cnames dtypes templating mathlib ops accumulators node graph indexing formula array
     constructors linear protocol maps composites close interp simplify values coalesce reads lower specialize order nest
-    expressions scope schedule emit cache toolchain build banner compiler arguments runtime modes
+    expressions statements scope schedule emit cache toolchain build banner compiler arguments runtime modes
     portable dump fastcall function tracing evaluate rules gradient grads custom user settings parse targets stream demo cli
     __init__ __main__
 """.split()

@@ -1,0 +1,244 @@
+"""From the statements of loop nests to what the templates lay out: words and expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from . import ops
+from .cnames import stem
+from .dtypes import ctype
+from .expressions import Expressions
+from .nest import (
+    Assign,
+    Blocks,
+    Check,
+    First,
+    Kernel,
+    LaneFold,
+    LaneLoop,
+    Let,
+    Local,
+    Loop,
+    Named,
+    Statement,
+    Write,
+    statements,
+    values_of,
+)
+from .values import Convert, Op, Value, walk
+
+LANE_BYTES = 256  # of all the lanes of one fold
+STRIP_BYTES = 512  # of the states of one fold in a strip: they stay in registers
+WIDE_BYTES = 4096  # the same where computing hides the traffic: long rows suit the prefetcher
+HEAVY = 15  # the cost of an element from which on computing hides the traffic
+
+
+class Statements(Expressions):
+    """Writes the statements of one kernel, and notes what they need declared."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.trees: dict[str, dict[str, str]] = {}
+        self.checks = False
+        self.lanes = self.strip = 0
+        self.wide = any(_cost(s.body) >= HEAVY for phase in kernel.phases
+                        for s in statements(phase.body) if isinstance(s, Blocks) and s.strip)
+
+    def body(self, body: Sequence[Statement]) -> list[dict[str, Any]]:
+        """What the templates need to lay out statements."""
+        return [self.statement(s) for s in body]
+
+    def statement(self, item: Statement, begin: str = "0", end: str = "") -> dict[str, Any]:
+        """What the templates need to lay out one statement."""
+        match item:
+            case Let():
+                return {"kind": "let", "name": item.name, "value": self.text(item.value),
+                        "type": self.type(item.value.dtype)}
+            case Local():
+                if item.strip:
+                    self.need_strip(item.dtype)
+                return {"kind": "local", "name": item.name + ("[STRIP]" if item.strip else ""),
+                        "type": self.type(item.dtype)}
+            case Assign():
+                return {"kind": "assign", "target": self.text(item.target),
+                        "value": self.text(item.value)}
+            case Check():
+                return self.check(item)
+            case Write():
+                return self.write(item)
+            case First():
+                return {"kind": "first", "flag": self.text(item.flag),
+                        "body": self.body(item.body), "rest": self.body(item.rest)}
+            case Loop():
+                return self.loop(item, begin, end)
+            case LaneLoop():
+                return self.lane_loop(item)
+            case Blocks():
+                return self.blocks(item)
+
+    def check(self, item: Check) -> dict[str, Any]:
+        """A test for arguments that are an error."""
+        assert isinstance(item.value, Op)
+        self.checks = True
+        fault = item.value.op.fault(tuple(a.dtype for a in item.value.operands))
+        assert fault is not None
+        return {"kind": "check", "status": fault.status,
+                "value": fault.condition.format(*map(self.text, item.value.operands))}
+
+    def write(self, item: Write) -> dict[str, Any]:
+        """A store; mode "add" adds the value, rounded to the output's dtype."""
+        operand = self.kernel.operands[item.operand]
+        target = self.element(self.use(item.operand, item.access, written=True), operand)
+        old, value, sign = target, self.text(item.value), "="
+        swap = f"swap_{ctype(operand.dtype).suffix}"
+        if operand.storage == "swapped":
+            self.helpers[swap] = None
+            old = f"{swap}({target})"
+        if item.mode == "add":
+            if operand.dtype == np.float16:
+                self.helpers["half_to_float"] = None
+                old = f"half_to_float({old})"
+            dtype = operand.dtype
+            both = (Named(frozenset(), dtype, old), Named(frozenset(), dtype, f"({value})"))
+            value = self.text(Op(frozenset(), dtype, ops.OPS["add"], both))
+        if operand.dtype == np.float16:
+            self.helpers["float_to_half"] = None
+            value = f"float_to_half({value})"
+        if operand.storage == "swapped":
+            value = f"{swap}({value})"
+        return {"kind": "write", "target": target, "value": value, "sign": sign,
+                "mask": "" if item.mask is None else self.text(item.mask)}
+
+    def loop(self, item: Loop, begin: str, end: str) -> dict[str, Any]:
+        """A plain loop, a loop over strips, or a loop over one strip."""
+        k = self.digit[item.axis]
+        view: dict[str, Any] = {
+            "kind": "loop", "var": f"i{k}", "start": "0", "stop": self.extent(item.axis),
+            "base": f"b{k}", "width": f"w{k}", "independent": item.independent,
+            "reverse": item.reverse}
+        if item.kind.startswith("parallel"):
+            view |= {"start": begin, "stop": end}
+        if item.independent:
+            self.macros.add("INDEPENDENT")
+        if item.kind.endswith("strip"):
+            self.macros.add("STRIP")
+            view["kind"] = "strip"
+        outer, self.mentioned = self.mentioned, set()
+        view["body"] = self.body(item.body)
+        if item.kind == "lane":
+            view |= {"kind": "lane", "index": item.axis in self.mentioned}
+        self.mentioned |= outer
+        return view
+
+    def need_strip(self, dtype: np.dtype) -> None:
+        """Make strips narrow enough for arrays of `dtype`."""
+        self.macros.add("STRIP")
+        fits = (WIDE_BYTES if self.wide else STRIP_BYTES) // max(4, dtype.itemsize)
+        self.strip = min(self.strip or fits, fits)
+
+    def fold(self, fold: LaneFold, item: LaneLoop | Blocks) -> dict[str, Any]:
+        """What the templates need to fold one accumulator."""
+        kind = stem(fold.kind)
+        tree = {"type": self.type(fold.dtype), "merge": self.merge(fold, "a", "b"),
+                "identity": self.text(fold.identity)}
+        helper = self.tree_name(f"{kind}_{ctype(fold.dtype).suffix}", tree)
+        view: dict[str, Any] = {
+                "name": fold.name, "kind": kind, "type": tree["type"], "tree":
+                fold.tree, "helper": helper, "neutral": self.text(fold.neutral), "part": fold.part,
+                "merge_lanes": self.merge(
+                    fold, f"{fold.name}_lane[l]", f"{fold.name}_lane[l + h]"),
+                "merge_block": self.merge(fold, fold.name, f"{fold.name}_lane[0]"),
+                "merge_top": self.merge(fold, f"{fold.name}_tree[{item.folds[0].name}_top - 1]",
+                                        fold.name),
+                "identity": tree["identity"]}
+        if isinstance(item, Blocks) and fold.part:
+            at = "" if item.strip is None else "[l]"
+            view["merge_part"] = self.merge(fold, fold.name + at, fold.part + at)
+            view["merge_block"] = view["merge_part"]
+        if fold.tree:
+            self.macros.add("TREE")
+        if fold.tree and isinstance(item, Blocks) and item.strip is not None:
+            self.trees[helper] = tree
+        return view
+
+    def tree_name(self, name: str, tree: dict[str, str]) -> str:
+        """What the functions of a tree are called; accumulators of one name may differ."""
+        number, free = 1, name
+        while self.trees.get(free, tree) != tree:
+            number, free = number + 1, f"{name}_{number + 1}"
+        return free
+
+    def merge(self, fold: LaneFold, a: str, b: str) -> str:
+        """The merge expression over the states named `a` and `b`."""
+        return self.text(_renamed(fold.merge, {"a": a, "b": b}))
+
+    def lane_loop(self, item: LaneLoop) -> dict[str, Any]:
+        """A row in lanes."""
+        k = self.digit[item.axis]
+        tree = any(f.tree for f in item.folds)
+        widest = max(f.dtype.itemsize for f in item.folds)
+        self.lanes = max(self.lanes, LANE_BYTES // widest)
+        self.macros |= {"LANES"} | ({"BLOCK"} if tree else set())
+        name = item.folds[0].name
+        stores = any(isinstance(s, Write) for s in statements(item.body))
+        if stores:  # gcc gives up comparing the addresses of many operands with theirs
+            self.macros.add("INDEPENDENT")
+        view: dict[str, Any] = {
+                "kind": "lanes", "independent": stores, "tree": tree,
+                "var": f"i{k}", "stop": self.extent(item.axis),
+                "row": f"{name}_i", "base": f"b{k}", "end": f"e{k}", "count": f"{name}_count",
+                "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],
+                "body": self.body(item.body)}
+        return view | self.joined(view["folds"])
+
+    def blocks(self, item: Blocks) -> dict[str, Any]:
+        """An outer folded axis."""
+        k = self.digit[item.axis]
+        name = item.folds[0].name
+        width = "1" if item.strip is None else f"w{self.digit[item.strip]}"
+        if item.strip is not None:
+            for fold in item.folds:
+                self.need_strip(fold.dtype)
+        direct = all(f.part is None for f in item.folds)
+        tree = any(f.tree for f in item.folds)
+        view: dict[str, Any] = {
+                "kind": "blocks", "var": f"i{k}", "stop": self.extent(item.axis), "tree": tree,
+                "strip": item.strip is not None, "wide": self.wide, "direct": direct,
+                "base": f"b{k}", "end": f"e{k}",
+                "count": f"i{k}" if not direct else f"{name}_count", "top": f"{name}_top",
+                "width": width, "folds": [self.fold(f, item) for f in item.folds],
+                "body": self.body(item.body)}
+        if direct and tree:
+            self.macros.add("ROWS")
+        return view | self.joined(view["folds"])
+
+    def joined(self, folds: Sequence[dict[str, Any]]) -> dict[str, str]:
+        """Assignments to all folds at once, as comma expressions."""
+        trees = [f for f in folds if f["tree"]]
+        return {
+            "set_lanes": ", ".join(f"{f['name']}_lane[l] = {f['neutral']}" for f in folds),
+            "merge_lanes": ", ".join(f"{f['name']}_lane[l] = {f['merge_lanes']}" for f in folds),
+            "merge_top": ", ".join(f"{f['name']} = {f['merge_top']}" for f in trees),
+            "set_exact": ", ".join(
+                f"{f['name']}[l] = {f['neutral']}" for f in folds if not f["tree"]),
+            "set_trees": ", ".join(f"{f['name']}[l] = {f['neutral']}" for f in trees),
+            "set_rest": ", ".join(f"{f['name']}[l] = {f['neutral']}" for f in folds
+                                  if f not in trees)}
+
+
+def _cost(body: Sequence[Statement]) -> int:
+    """About how many additions one turn of a loop is worth."""
+    return sum(v.op.cost for s in statements(body) for v in walk(values_of(s)) if isinstance(v, Op))
+
+
+def _renamed(value: Value, names: dict[str, str]) -> Value:
+    """`value` with its variables renamed."""
+    if isinstance(value, Named):
+        return replace(value, name=names.get(value.name, value.name))
+    if isinstance(value, Op):
+        return replace(value, operands=tuple(_renamed(a, names) for a in value.operands))
+    return replace(value, arg=_renamed(value.arg, names)) if isinstance(value, Convert) else value
