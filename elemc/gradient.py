@@ -44,15 +44,19 @@ from .graph import (
 from .graph_gradients import Custom, Exactly, Result, Scatter, SumTo
 from .maps import extents_of
 from .ops import PLACE
-from .rules import ask, rule_of
+from .rules import Ratio, ask, rule_of
 
 
 @dataclass
 class Cotangent:
-    """What a node contributes to the cost, in its own shape and dtype; 0 where `mask` is false."""
+    """What a node contributes to the cost, in its own shape and dtype; 0 where `mask` is false.
+
+    It is still to be divided by `by`, if that is given, once it has the shape of the node.
+    """
 
     value: Any
     mask: Any = None
+    by: Any = None
 
     def whole(self) -> Array:
         """The cotangent without a mask."""
@@ -66,7 +70,11 @@ class Cotangent:
         """The cotangent, shaped like `shape`, summed to `node`; it holds where any part does."""
         mask = None if self.mask is None else Array(make(ExpandTo, self.mask.node, shape))
         return Cotangent(_summed_to(self.whole(), node),
-                         None if mask is None else _summed_to(mask, node))
+                         None if mask is None else _summed_to(mask, node), self.by)
+
+    def divided(self) -> Cotangent:
+        """The cotangent, divided."""
+        return self if self.by is None else Cotangent(self.value / self.by, self.mask)
 
 
 def total(parts: Iterable[Cotangent]) -> Cotangent:
@@ -129,7 +137,7 @@ def pull_back(outputs: Sequence[Node], cotangents: Sequence[Array | None],
                 if inexact(child) and child in leads:
                     same = extents[child] == extents[shape]
                     part = part if same else part.summed_to(child, shape)
-                    found.setdefault(child, []).append(part)
+                    found.setdefault(child, []).append(part.divided())
     return [total(found[n]).whole() if n in found else None for n in wanted]
 
 
@@ -210,7 +218,8 @@ def _of_apply(node: Apply, g: Cotangent) -> Iterator[tuple[Node, Cotangent, Node
     parts = rule(g.value, Array(node), *map(Array, node.args))
     for arg, part in zip(node.args, parts, strict=True):
         if part is not None and inexact(arg):
-            yield arg, Cotangent(in_dtype(part, arg), g.mask), node
+            value, by = (part.value, part.by) if isinstance(part, Ratio) else (part, None)
+            yield arg, Cotangent(in_dtype(value, arg), g.mask, by), node
 
 
 def _of_custom(node: Custom, found: dict[int, Cotangent]

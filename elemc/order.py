@@ -73,8 +73,22 @@ def roots(spec: Specialized) -> list[Root]:
             if {a.rstrip("/") for a in kept} == set(order):
                 order = kept
                 break
+        else:
+            order = _order_of_like(values, needs, order, found)
         found.append(Root(store, order, frozenset(), needs, _apart(values)))
     return found
+
+
+def _order_of_like(values: Sequence[Value], needs: Sequence[Fold], order: tuple[str, ...],
+                   before: Sequence[Root]) -> tuple[str, ...]:
+    """The order of a fold in strips that reads what a store reads, so that they share loops."""
+    loads = {v for v in walk(values) if isinstance(v, Load)}
+    for root in before:
+        if (isinstance(root.of, Fold) and root.of not in needs and "/" in "".join(root.order)
+                and {a.rstrip("/") for a in root.order} == set(order)
+                and any(v in loads and v.axes == frozenset(order) for v in walk(root.args))):
+            return root.order
+    return order
 
 
 def remaining(root: Root, bound: Sequence[str]) -> tuple[str, ...]:
