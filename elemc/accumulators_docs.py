@@ -47,7 +47,8 @@ METHODS = {
     "var": TWO_PASSES, "std": TWO_PASSES, "argmin": LEFT, "argmax": LEFT,
     "norm": "as `sum`; squares are not scaled", "norm1": "as `sum`",
     "norm2": "as `sum`; squares are not scaled", "nansum": "as `sum`", "nanprod": "as `prod`",
-    "logsumexp": "two passes, m = max(x) first, then m + log(sum(exp(x - m)))",
+    "logsumexp": "two passes, m = max(x) first, then m + log(sum(exp(x - m))); the gradient is the "
+                 "softmax, and if m is infinite, an equal share for each element that equals m",
     "nanmean": "as `mean`", "nanvar": "as `var`", "nanstd": "as `std`", "nanargmin": LEFT,
     "nanargmax": LEFT,
 }

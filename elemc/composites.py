@@ -9,7 +9,7 @@ import numpy as np
 from .accumulators_results import EXTREMA
 from .array import Array, accumulate, apply
 from .graph import ExpandTo, Node, Size, const, make
-from .ops import PLACE, ROOT, STOP
+from .ops import BELOW, PLACE, ROOT, STOP
 
 
 class Fold:
@@ -44,6 +44,10 @@ class Fold:
     def constant(self, x: Array) -> Array:
         """`x`, of which gradients know nothing."""
         return apply(STOP, x)
+
+    def below(self, x: Array, top: Array) -> Array:
+        """X - top, but 0 where both are the same infinity; gradients take `top` for a constant."""
+        return apply(BELOW, x, top)
 
     def root(self, x: Array) -> Array:
         """The square root, whose gradient at 0 counts as 0."""

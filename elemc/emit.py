@@ -12,6 +12,7 @@ import numpy as np
 from . import ops
 from .dtypes import ctype
 from .nest import (
+    TREE,
     Kernel,
 )
 from .statements import Statements
@@ -19,7 +20,6 @@ from .templating import environment
 
 BLOCK = 4096  # elements of a row between two steps of its tree
 ROWS = 64  # rows of a strip between two steps of its tree
-TREE = 40  # levels: more than memory can hold
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class _Emitter(Statements):
         phases = [[self.statement(s, "begin", "end") for s in phase.body]
                   for phase in self.kernel.phases]
         buffers = [(tuple(list(self.sizes).index(("product", self.kernel.axes[a])) for a in b.axes),
-                    b.dtype.itemsize if b.dtype != np.float16 else 4, b.shared)
+                    b.times * (b.dtype.itemsize if b.dtype != np.float16 else 4), b.shared)
                    for b in self.kernel.buffers]
         pointers, views = self.pointers()
         bindings = Bindings(

@@ -25,7 +25,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .values import Access, Operand, Value
+from .values import Access, Fold, Literal, Operand, Value, inline
+
+TREE = 40  # levels of a pairwise tree: more than memory can hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +110,8 @@ class LaneFold:
 
     `neutral` is what a lane starts from, `identity` the state of an empty axis; `merge` joins the
     states named `a` and `b`; `tree` asks for a pairwise tree (rounding) or not (exact).
-    `part` names the state of inner loops that each turn of `Blocks` adds.
+    `part` names the state of inner loops that each turn of `Blocks` adds; where the states are
+    buffers over an axis, `row` is that.
     """
 
     name: str
@@ -119,6 +122,17 @@ class LaneFold:
     merge: Value
     tree: bool
     part: str | None = None
+    row: str | None = None
+
+
+def lane_fold(fold: Fold, name: str) -> LaneFold:
+    """How the template folds `fold` into variables called `name`."""
+    program = fold.program
+    dtype, nothing = program.state[0], frozenset[str]()
+    [merge] = inline(program.merge, [Named(nothing, dtype, "a"), Named(nothing, dtype, "b")])
+    neutral, identity = (Literal(nothing, dtype, start[0]) for start in (
+        program.neutral, program.identity or program.neutral))
+    return LaneFold(name, program.name, dtype, neutral, identity, merge, not program.exact)
 
 
 @dataclass
@@ -164,12 +178,14 @@ class Buffer:
     """Memory of a kernel: one element per combination of `axes`.
 
     A shared buffer carries values between phases; a private one belongs to one thread.
+    `times` as much is there as one combination of `axes` needs.
     """
 
     name: str
     dtype: np.dtype
     axes: tuple[str, ...]
     shared: bool
+    times: int = 1
 
 
 @dataclass

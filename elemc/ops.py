@@ -49,6 +49,18 @@ STOP = ScalarOp("stop_gradient", 1, np.positive, {"*": "{0}"}, 14, notation="sto
                 like=lambda dtype: ((dtype_of(dtype),), dtype_of(dtype)))
 
 
+# How far x is below the extremum of which it is one candidate: infinities that are the extremum
+# are 0 below it, and the extremum counts as a constant.
+BELOW = ScalarOp("below", 2, lambda x, top: np.where(x == top, x.dtype.type(0), x - top),
+                 {"*": "{0} == {1} ? 0 : {0} - {1}"}, 3, notation="{0} - {1}", like=np.subtract)
+
+
+# 1 / cosh(x), of which the gradient does not overflow as that of the quotient does.
+SECH = ScalarOp("sech", 1, lambda x: np.reciprocal(np.cosh(x)),
+                {"f": "1 / elemc_cosh{F}({0})", "c": "reciprocal_{S}(elemc_ccosh{F}({0}))"}, 13,
+                notation="sech({0})", cost=20, like=np.cosh, kinds="fc")
+
+
 # The square root of something that is 0 where its own gradient is.
 ROOT = replace(OPS["sqrt"], name="root")
 

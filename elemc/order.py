@@ -3,15 +3,18 @@
 A store follows the memory of its output.  A fold walks the axes that its result keeps first, then
 those it folds over.  When the axis that is contiguous in memory is kept, it is cut into strips:
 outside goes the loop over strips, innermost the loop over one strip, and the states of a strip's
-folds are small arrays.
+folds are small arrays.  But where such a fold needs what other folds make of each row, it goes by
+rows as they do, and its states are an array of a row's length.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from .values import Access, At, Fold, Load, Operand, Scan, Specialized, Store, Value, walk
+from .values import Access, At, Fold, Load, Op, Operand, Scan, Specialized, Store, Value, walk
+
+HEAVY = 15  # the cost of an element from which on computing hides the traffic
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +54,12 @@ class Root:
         return [self.of.arg] if self.of.where is None else [self.of.arg, self.of.where]
 
     @property
+    def by_rows(self) -> bool:
+        """Whether it is a fold whose states are an array over the axes it keeps."""
+        strips = any(axis.endswith("/") for axis in self.order)
+        return bool(self.over) and not strips and self.order[-1] not in self.over
+
+    @property
     def args(self) -> Sequence[Value]:
         """The values that it is computed from."""
         return self.of.args if isinstance(self.of, Fold) else self.inputs()
@@ -63,6 +72,7 @@ def roots(spec: Specialized) -> list[Root]:
         if isinstance(value, Fold):
             found.append(Root(value, _fold_order(value, spec), frozenset(value.over),
                               _needs(value.args), _apart(value.args)))
+    found = _by_rows(found)
     folds = {r.of: r for r in found}
     for store in spec.stores:
         order = memory_order(store.access, spec.operands[store.operand])
@@ -74,21 +84,53 @@ def roots(spec: Specialized) -> list[Root]:
                 order = kept
                 break
         else:
-            order = _order_of_like(values, needs, order, found)
+            if not any(folds[n].order == order for n in needs):
+                order = _order_of_like(values, needs, order, found)
         found.append(Root(store, order, frozenset(), needs, _apart(values)))
     return found
 
 
+def _by_rows(found: Sequence[Root]) -> list[Root]:
+    """Roots in which folds in strips that go with folds of the rows they read go by rows."""
+    rows = {r.of: (frozenset(r.order) - r.over, r.over) for r in found}
+    loads = {r.of: {v for v in walk(r.args) if isinstance(v, Load)} for r in found}
+    moved: set[Store | Fold] = set()
+    for root in found:  # those that need folds of rows
+        if _could_go_by_rows(root):
+            turned = (root.over, frozenset({root.order[-1]}))
+            if any(rows[n] == turned and loads[n] & loads[root.of] for n in root.needs):
+                moved.add(root.of)
+    for root in found:  # those that read what these read
+        if _could_go_by_rows(root) and any(
+                rows[root.of][1] == rows[m][1] and loads[m] & loads[root.of] for m in moved):
+            moved.add(root.of)
+    return [replace(r, order=(*r.over, r.order[-1])) if r.of in moved else r for r in found]
+
+
+def _could_go_by_rows(root: Root) -> bool:
+    """Whether a fold goes in strips along all rows of a matrix, and its state is its result."""
+    strip, program = root.order[-1], root.fold.program
+    plain = program.finish.outputs == program.finish.inputs and root.fold.initial is None
+    return plain and len(root.over) == 1 and root.order == (f"{strip}/", *root.over, strip)
+
+
 def _order_of_like(values: Sequence[Value], needs: Sequence[Fold], order: tuple[str, ...],
                    before: Sequence[Root]) -> tuple[str, ...]:
-    """The order of a fold in strips that reads what a store reads, so that they share loops."""
-    loads = {v for v in walk(values) if isinstance(v, Load)}
+    """The order of a fold in strips, if it shares more work with a store than a pass costs."""
+    below, waited = set(walk(values)), set(walk(needs))
     for root in before:
-        if (isinstance(root.of, Fold) and root.of not in needs and "/" in "".join(root.order)
-                and {a.rstrip("/") for a in root.order} == set(order)
-                and any(v in loads and v.axes == frozenset(order) for v in walk(root.args))):
+        strips = any(axis.endswith("/") for axis in root.order)
+        if root.of in waited or not strips or {a.rstrip("/") for a in root.order} != set(order):
+            continue
+        shared = (v for v in walk(root.args) if v in below and v.axes == frozenset(order))
+        if cost(shared) >= HEAVY:
             return root.order
     return order
+
+
+def cost(values: Iterable[Value]) -> int:
+    """About how many additions the operations among `values` are worth."""
+    return sum(v.op.cost for v in values if isinstance(v, Op))
 
 
 def remaining(root: Root, bound: Sequence[str]) -> tuple[str, ...]:

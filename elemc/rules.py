@@ -3,7 +3,8 @@
 A rule takes the cotangent `g` of the result `z`, `z` itself, and the operands; it gives what each
 operand contributes to its cotangent, or None for nothing.  The convention for complex numbers is
 PyTorch's: a holomorphic f gives g * conj(f'(z)).  At kinks: 0 for abs, relu, sign and hypot(0, 0),
-half for either of two equal arguments of maximum and minimum.
+half for either of two equal arguments of maximum and minimum, and of two equal infinities of
+logaddexp; equal shares for infinities that are the maximum of logsumexp, whose gradient sums to 1.
 
 Rules are written so that they neither overflow nor cancel where the gradient itself is finite:
 tanh' is 1 / cosh**2, not 1 - tanh**2, which is 0 from 19 on.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,8 +22,19 @@ import numpy as np
 from .array import Array, apply, as_node
 from .errors import ArgumentError, ShapeError, UnsupportedError
 from .graph import Const
+from .ops import SECH
 
 Rule = Callable[..., tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """`value / by`, where `by` knows of the operand alone: sums over what it lacks come first."""
+
+    value: Any
+    by: Any
+
+
 LN2, LN10, PI = math.log(2), math.log(10), math.pi
 
 
@@ -51,7 +64,7 @@ def _sqrt(g: Any, z: Any, x: Any) -> Any:
 
 
 def _tanh(g: Any, z: Any, x: Any) -> Any:
-    r = conj(1 / np.cosh(x))
+    r = conj(apply(SECH, x))
     return g * r * r
 
 
@@ -81,20 +94,22 @@ def _angle(g: Any, z: Any, x: Any) -> Any:
 def _gelu(g: Any, z: Any, x: Any) -> Any:
     density = np.exp(-0.5 * x * x) * (1 / math.sqrt(2 * PI))
     half: Any = 0.5
-    return g * (half * apply("erfc", x * -math.sqrt(0.5)) + x * density)
+    return g * (half * apply("erfc", x * -math.sqrt(0.5)) + _zero_at(np.isinf(x), x * density))
 
 
 def _silu(g: Any, z: Any, x: Any) -> Any:
-    return g * apply("sigmoid", x) * (1 + x * apply("sigmoid", -x))
+    """sigmoid(x) + silu(x) sigmoid(-x)."""
+    return g * (apply("sigmoid", x) + _zero_at(np.isinf(x), z * apply("sigmoid", -x)))
 
 
 def _sinc(g: Any, z: Any, x: Any) -> Any:
-    """(cos(pi x) - sinc(x)) / x, and near 0 its series."""
+    """(cos(pi x) - sinc(x)) / x, with x reduced exactly in the cosine, and near 0 its series."""
     square: Any = (PI * x) ** 2
     series: Any = 0.0
     for k in range(9, 0, -1):
         series = series * square + (-1) ** k * 2 * k / math.factorial(2 * k + 1)
-    return g * _where(abs(x) < 0.3, series * PI * PI * x, (np.cos(PI * x) - z) / x)
+    cosine = np.cos(PI * (x - 2 * np.rint(0.5 * x)))
+    return g * _where(abs(x) < 0.3, series * PI * PI * x, (cosine - z) / x)
 
 
 UNARY: dict[str, Callable[[Any, Any, Any], Any]] = {
@@ -124,6 +139,7 @@ UNARY: dict[str, Callable[[Any, Any, Any], Any]] = {
     "sinh": lambda g, z, x: g * conj(np.cosh(x)),
     "cosh": lambda g, z, x: g * conj(np.sinh(x)),
     "tanh": _tanh,
+    "sech": lambda g, z, x: -g * conj(z * np.tanh(x)),
     "arcsinh": _arcsinh,
     "arccosh": lambda g, z, x: g / conj(np.sqrt(x - 1) * np.sqrt(x + 1)),
     "arctanh": lambda g, z, x: g / conj((1 - x) * (1 + x)),
@@ -152,19 +168,26 @@ UNARY: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 def _power(g: Any, z: Any, x: Any, y: Any) -> Any:
-    """Of x**0 and 0**y, whose gradients are 0 where the factors are infinite."""
-    by_x = _zero_at(y == 0, g * conj(y * x ** (y - 1)))
+    """Of x**0, x**inf and 0**y, whose gradients are 0 where the factors are infinite."""
+    lower = x ** (y - 1)
+    known = isinstance(y.node, Const) and np.isfinite(y.node.value)
+    by_x = _zero_at(y == 0 if known else (y == 0) | (lower == 0), g * conj(y * lower))
     flat = (x == 0) & ((y if _real(y) else np.real(y)) >= 0)
     return by_x, _zero_at(flat, g * conj(z * np.log(x)))
 
 
 def _arctan2(g: Any, z: Any, y: Any, x: Any) -> Any:
     size = np.hypot(x, y)
-    return tuple(_zero_at(size == 0, g * (v / size) / size) for v in (x, -y))
+    return tuple(_zero_at((size == 0) | np.isinf(v), g * (v / size) / size) for v in (x, -y))
 
 
 def _hypot(g: Any, z: Any, x: Any, y: Any) -> Any:
-    return tuple(_zero_at(z == 0, g * (v / z)) for v in (x, y))
+    """Cosine and sine of the angle; that of two infinities is 45 degrees, as arctan2 has it."""
+    def part(v: Any, other: Any) -> Any:
+        infinite = _where(np.isinf(other), math.sqrt(0.5), 1.0) * np.sign(v)
+        return _zero_at(z == 0, g * _where(np.isinf(v), infinite, v / z))
+
+    return part(x, y), part(y, x)
 
 
 def _isnan(x: Any) -> Any:
@@ -210,9 +233,10 @@ def _xlog1py(g: Any, z: Any, x: Any, y: Any) -> Any:
 
 BINARY: dict[str, Rule] = {
     "add": lambda g, z, x, y: (g, g),
+    "below": lambda g, z, x, top: (g, None),
     "subtract": lambda g, z, x, y: (g, -g),
     "multiply": lambda g, z, x, y: (g * conj(y), g * conj(x)),
-    "divide": lambda g, z, x, y: (g / conj(y), -g * conj(z / y)),
+    "divide": lambda g, z, x, y: (g / conj(y), Ratio(-g * conj(z), conj(y))),
     "power": _power,
     "float_power": _power,
     "remainder": lambda g, z, x, y: (g, -g * np.floor(x / y)),

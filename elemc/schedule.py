@@ -17,6 +17,7 @@ import numpy as np
 
 from .cnames import stem
 from .nest import (
+    TREE,
     Assign,
     Blocks,
     Buffer,
@@ -32,6 +33,7 @@ from .nest import (
     Phase,
     Statement,
     Write,
+    lane_fold,
 )
 from .order import Root, Segment, carried, loops, next_axis, roots, same_states
 from .scope import Scope
@@ -72,6 +74,7 @@ class _Scheduler:
         self.uses: dict[Fold, frozenset[Fold]] = {}  # the folds that a fold needs, at any depth
         for fold, root in self.root_of.items():
             self.uses[fold] = frozenset(root.needs).union(*(self.uses[f] for f in root.needs))
+        self.by_rows: set[Fold] = {r.fold for r in self.roots if r.by_rows}
         self.names: dict[str, int] = {}
 
     def name(self, kind: str) -> str:
@@ -117,7 +120,8 @@ class _Scheduler:
         late: dict[Fold, frozenset[Fold]] = {}
         for root in segment.roots:
             fold = root.of
-            if not isinstance(fold, Fold) or fold not in wanted or fold in self.planned:
+            if not isinstance(fold, Fold) or fold not in wanted or (
+                    fold in self.planned or fold in self.by_rows):
                 continue
             here = segment.axis is None or segment.axis in root.over  # where this level ends it
             if isinstance(fold, Scan):
@@ -177,7 +181,7 @@ class _Scheduler:
         else:
             loop = Loop(axis, self.kind(axis, bound, segment), [], reverse=bool(segment.reverse))
             loop.independent = last and (loop.kind == "lane" or all(
-                isinstance(r.of, Store) for r in segment.roots))
+                isinstance(r.of, Store) or r.of in self.by_rows for r in segment.roots))
             scope.body.append(loop)
             self.level(segment.roots, inner, scope.inside(loop.body))
         for root in starting:
@@ -202,7 +206,7 @@ class _Scheduler:
 
     def lanes(self, segment: Segment, merged: Sequence[Root], axis: str, scope: Scope) -> None:
         """A row: the folds in `merged` in lanes, the others and the stores element by element."""
-        folds = [self.lane_fold(r.fold) for r in merged]
+        folds = [lane_fold(r.fold, self.name(r.fold.program.name)) for r in merged]
         loop = LaneLoop(axis, folds, [])
         inner = scope.inside(loop.body)
         for root, fold in zip(merged, folds, strict=True):
@@ -216,35 +220,34 @@ class _Scheduler:
     def blocks(self, segment: Segment, merged: Sequence[Root], inner: tuple[str, ...],
                scope: Scope, strip: str | None) -> None:
         """An outer folded axis: every turn of the inner loops gives a partial state."""
-        folds = [self.lane_fold(r.fold) for r in merged]
+        folds = [lane_fold(r.fold, self.name(r.fold.program.name)) for r in merged]
         loop = Blocks(inner[-1], folds, [], strip)
         inside = scope.inside(loop.body)
         direct = strip is not None and all(next_axis(r, inner) == strip for r in merged)
         for root, fold in zip(merged, folds, strict=True):
-            if direct:  # the innermost loop over a strip adds to the block's partial states
+            if root.by_rows:
+                self.states[root.fold] = [self.row_state(root, fold)]
+            elif direct:  # the innermost loop over a strip adds to the block's partial states
                 self.states[root.fold] = [Element(frozenset(), fold.dtype, fold.name, at=strip)]
             elif next_axis(root, inner) in (None, strip):  # a turn's part is a single element
                 part = _target(self.name("part"), fold.dtype, strip)
                 self.declare([part], [fold.neutral], inside, strip)
                 self.states[root.fold] = [part]
         self.level(segment.roots, inner, inside)
-        if not direct:
-            for root, fold in zip(merged, folds, strict=True):
-                [part] = self.states.pop(root.fold)
-                fold.part = part.name
         scope.body.append(loop)
         for root, fold in zip(merged, folds, strict=True):
-            self.states[root.fold] = [_target(fold.name, fold.dtype, strip)]
+            if not direct and not root.by_rows:
+                [part] = self.states.pop(root.fold)
+                fold.part = part.name
+            if not root.by_rows:
+                self.states[root.fold] = [_target(fold.name, fold.dtype, strip)]
 
-    def lane_fold(self, fold: Fold) -> LaneFold:
-        """How the template folds `fold`."""
-        program = fold.program
-        dtype, nothing = program.state[0], frozenset[str]()
-        [merge] = inline(program.merge, [Named(nothing, dtype, "a"), Named(nothing, dtype, "b")])
-        neutral, identity = (Literal(nothing, dtype, start[0]) for start in (
-            program.neutral, program.identity or program.neutral))
-        return LaneFold(self.name(program.name), program.name, dtype, neutral, identity, merge,
-                        not program.exact)
+    def row_state(self, root: Root, fold: LaneFold) -> Element:
+        """The state of a fold by rows: a buffer along them, and one for its tree."""
+        fold.row = root.order[-1]
+        for name, times in ((fold.name, 1), *([(f"{fold.name}_tree", TREE)] if fold.tree else [])):
+            self.kernel.buffers.append(Buffer(name, fold.dtype, (fold.row,), True, times))
+        return Element(frozenset({fold.row}), fold.dtype, fold.name, (fold.row,))
 
     def start_left(self, fold: Fold, scope: Scope, strip: str | None) -> None:
         """Declare the state of a fold that goes from the left, one element at a time."""
@@ -283,6 +286,11 @@ class _Scheduler:
             return
         if root.over & set(bound):
             return  # a partial state, for the loop around this one
+        if root.by_rows:
+            [state] = self.states.pop(fold)
+            assert isinstance(state, Element)
+            self.buffered[fold] = state
+            return
         program = fold.program
         states: list[Value] = [*self.states.pop(fold)[:len(program.state)]]
         lane_scope = scope

@@ -16,6 +16,7 @@ from .nest import (
     Assign,
     Blocks,
     Check,
+    Element,
     First,
     Kernel,
     LaneFold,
@@ -29,12 +30,12 @@ from .nest import (
     statements,
     values_of,
 )
+from .order import HEAVY, cost
 from .values import Convert, Op, Value, walk
 
 LANE_BYTES = 256  # of all the lanes of one fold
 STRIP_BYTES = 512  # of the states of one fold in a strip: they stay in registers
 WIDE_BYTES = 4096  # the same where computing hides the traffic: long rows suit the prefetcher
-HEAVY = 15  # the cost of an element from which on computing hides the traffic
 
 
 class Statements(Expressions):
@@ -147,8 +148,9 @@ class Statements(Expressions):
                 "identity": self.text(fold.identity)}
         helper = self.tree_name(f"{kind}_{ctype(fold.dtype).suffix}", tree)
         view: dict[str, Any] = {
-                "name": fold.name, "kind": kind, "type": tree["type"], "tree":
-                fold.tree, "helper": helper, "neutral": self.text(fold.neutral), "part": fold.part,
+                "name": fold.name, "kind": kind, "type": tree["type"], "tree": fold.tree,
+                "helper": helper, "neutral": self.text(fold.neutral), "part": fold.part,
+                "row": self.extent(fold.row) if fold.row else "",
                 "merge_lanes": self.merge(
                     fold, f"{fold.name}_lane[l]", f"{fold.name}_lane[l + h]"),
                 "merge_block": self.merge(fold, fold.name, f"{fold.name}_lane[0]"),
@@ -161,7 +163,7 @@ class Statements(Expressions):
             view["merge_block"] = view["merge_part"]
         if fold.tree:
             self.macros.add("TREE")
-        if fold.tree and isinstance(item, Blocks) and item.strip is not None:
+        if fold.tree and isinstance(item, Blocks) and (item.strip or fold.row):
             self.trees[helper] = tree
         return view
 
@@ -184,7 +186,8 @@ class Statements(Expressions):
         self.lanes = max(self.lanes, LANE_BYTES // widest)
         self.macros |= {"LANES"} | ({"BLOCK"} if tree else set())
         name = item.folds[0].name
-        stores = any(isinstance(s, Write) for s in statements(item.body))
+        stores = any(isinstance(s, Write) or isinstance(s, Assign) and bool(
+            isinstance(s.target, Element) and s.target.dims) for s in statements(item.body))
         if stores:  # gcc gives up comparing the addresses of many operands with theirs
             self.macros.add("INDEPENDENT")
         view: dict[str, Any] = {
@@ -214,7 +217,15 @@ class Statements(Expressions):
                 "body": self.body(item.body)}
         if direct and tree:
             self.macros.add("ROWS")
-        return view | self.joined(view["folds"])
+        view |= self.joined(view["folds"])
+        view["rows"], view["parts"] = [], None
+        rows, parts = ([f for f in view["folds"] if bool(f["row"]) is by_rows]
+                       for by_rows in (True, False))
+        if rows:
+            self.macros.add("ROWS")
+            view |= {"rows": rows, "blocks": f"{rows[0]['name']}_count",
+                     "parts": view | self.joined(parts) | {"folds": parts} if parts else None}
+        return view
 
     def joined(self, folds: Sequence[dict[str, Any]]) -> dict[str, str]:
         """Assignments to all folds at once, as comma expressions."""
@@ -232,7 +243,7 @@ class Statements(Expressions):
 
 def _cost(body: Sequence[Statement]) -> int:
     """About how many additions one turn of a loop is worth."""
-    return sum(v.op.cost for s in statements(body) for v in walk(values_of(s)) if isinstance(v, Op))
+    return sum(cost(walk(values_of(s))) for s in statements(body))
 
 
 def _renamed(value: Value, names: dict[str, str]) -> Value:

@@ -242,6 +242,10 @@ class RowFold:
     def constant(self, x):
         return x
 
+    def below(self, x, top):
+        zero = Bounded(np.zeros((), x.dtype))
+        return Oracle("f").apply("where", x == top, zero, x - top)
+
     def root(self, x):
         return Oracle("f").apply("sqrt", x)
 

@@ -490,6 +490,6 @@ def test_every_operation_says_what_it_does(name):
 
 
 def test_methods_are_named():
-    for name in "erfinv gamma lgamma digamma sinc softplus logaddexp logit gelu".split():
+    for name in "erfinv gamma lgamma digamma polygamma sinc softplus logaddexp logit gelu".split():
         assert "\n\nMethod: " in getattr(ec, name).__doc__, name
     assert "Wichura" in ec.erfinv.__doc__

@@ -45,7 +45,6 @@ int kernel_logsumexp(int64_t phase, int64_t begin, int64_t end, char *const *p, 
       for (int l = 0; l < h; l++)
         max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
     max0 = max0_lane[0];
-    const double t0 = __builtin_isfinite(max0) ? max0 : 0.0;
     /* sum0: sum along i1, in lanes */
     double sum0, sum0_lane[LANES], sum0_tree[TREE];
     int64_t sum0_count = 0, sum0_top = 0;
@@ -55,10 +54,14 @@ int kernel_logsumexp(int64_t phase, int64_t begin, int64_t end, char *const *p, 
         sum0_lane[l] = 0.0;
       int64_t sum0_i = b1;
       for (; sum0_i + LANES <= e1; sum0_i += LANES)
-        for (int64_t l = 0, i1 = sum0_i; l < LANES; l++, i1++)
-          sum0_lane[l] = sum0_lane[l] + elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t0);
-      for (int64_t l = 0, i1 = sum0_i; i1 < e1; l++, i1++)
-        sum0_lane[l] = sum0_lane[l] + elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t0);
+        for (int64_t l = 0, i1 = sum0_i; l < LANES; l++, i1++) {
+          const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+          sum0_lane[l] = sum0_lane[l] + elemc_exp(x_v == max0 ? 0 : x_v - max0);
+        }
+      for (int64_t l = 0, i1 = sum0_i; i1 < e1; l++, i1++) {
+        const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+        sum0_lane[l] = sum0_lane[l] + elemc_exp(x_v == max0 ? 0 : x_v - max0);
+      }
       for (int h = LANES / 2; h > 0; h /= 2)
         for (int l = 0; l < h; l++)
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
@@ -70,7 +73,7 @@ int kernel_logsumexp(int64_t phase, int64_t begin, int64_t end, char *const *p, 
     sum0 = sum0_top ? sum0_tree[sum0_top - 1] : 0.0;
     while (--sum0_top > 0)
       sum0 = sum0_tree[sum0_top - 1] + sum0;
-    AT(double, z_p, i0 * z_s0) = elemc_log(sum0) + t0;
+    AT(double, z_p, i0 * z_s0) = elemc_log(sum0) + max0;
   }
   return 0;
 }
