@@ -36,7 +36,7 @@ from .graph import (
 )
 from .graph_promotion import promotion_types
 from .indexing import about_sizes, axes_of, axis_of, forms_of, permutation_of, without
-from .ops import OPS
+from .ops import OPS, TIED
 from .ops_base import ScalarOp
 
 _count = itertools.count()
@@ -193,9 +193,9 @@ class Array:
         return apply("round", self)
 
     def clip(self, min: Any = None, max: Any = None) -> Array:
-        """The value limited to [min, max]; None: no limit."""
-        low = self if _beyond(min, self.dtype, -1) else apply("maximum", self, min)
-        return low if _beyond(max, low.dtype, 1) else apply("minimum", low, max)
+        """The value limited to [min, max]; None: no limit.  Its gradient at a bound is 1."""
+        low = self if _beyond(min, self.dtype, -1) else apply(TIED["maximum", "first"], self, min)
+        return low if _beyond(max, low.dtype, 1) else apply(TIED["minimum", "first"], low, max)
 
     __round__ = round
 

@@ -15,7 +15,7 @@ def banner_of(name: str, graph: Graph, order: str, modes: Sequence[str], names: 
               output_names: Sequence[str]) -> list[str]:
     """The lines of a kernel's first comment."""
     lines = [f"elemc kernel {name}", ""]
-    called: dict[Node, str] = dict(zip((*graph.inputs, *graph.captured), names, strict=True))
+    called: dict[Node, str] = dict(zip(graph.inputs, names, strict=False))
     for output, own, mode in zip(graph.outputs, output_names, modes, strict=True):
         lines += _wrap(f"{own} = {formula(output, called)}")
         lines.append(f"  {own}: {mode}, order {order}")

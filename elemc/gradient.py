@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .accumulators import ACCUMULATORS
 from .array import Array, accumulate, apply
 from .errors import ElemcError
@@ -51,16 +53,19 @@ from .rules import Ratio, ask, rule_of
 class Cotangent:
     """What a node contributes to the cost, in its own shape and dtype; 0 where `mask` is false.
 
-    It is still to be divided by `by`, if that is given, once it has the shape of the node.
+    It is still to be divided by `by`, if that is given, once it has the shape of the node.  If
+    `clean`, the value itself is 0 where the mask is false.
     """
 
     value: Any
     mask: Any = None
     by: Any = None
+    clean: bool = False
 
     def whole(self) -> Array:
         """The cotangent without a mask."""
-        return self.value if self.mask is None else apply("where", self.mask, self.value, 0)
+        done = self.mask is None or self.clean
+        return self.value if done else apply("where", self.mask, self.value, 0)
 
     def masked(self, mask: Array) -> Cotangent:
         """The cotangent where `mask` holds as well."""
@@ -70,7 +75,7 @@ class Cotangent:
         """The cotangent, shaped like `shape`, summed to `node`; it holds where any part does."""
         mask = None if self.mask is None else Array(make(ExpandTo, self.mask.node, shape))
         return Cotangent(_summed_to(self.whole(), node),
-                         None if mask is None else _summed_to(mask, node), self.by)
+                         None if mask is None else _summed_to(mask, node), self.by, True)
 
     def divided(self) -> Cotangent:
         """The cotangent, divided."""
@@ -92,7 +97,8 @@ def total(parts: Iterable[Cotangent]) -> Cotangent:
         return next(iter(of.values()))
     value = functools.reduce(operator.add, (part.whole() for part in of.values()))
     masks = [part.mask for part in of.values()]
-    return Cotangent(value, None if None in of else functools.reduce(operator.or_, masks))
+    mask = None if None in of else functools.reduce(operator.or_, masks)
+    return Cotangent(value, mask, clean=True)
 
 
 def pull_back(outputs: Sequence[Node], cotangents: Sequence[Array | None],
@@ -187,7 +193,7 @@ def _contributions(node: Node, g: Any) -> Iterator[tuple[Node, Cotangent, Node]]
             whole = Array(make(ExpandTo, g.whole().node, node.arg))
             yield node.arg, Cotangent(whole), node.arg
         case Index():
-            yield node.arg, Cotangent(unindexed(g.whole(), node)), node.arg
+            yield node.arg, _of_index(node, g), node.arg
         case Scatter():
             back = make(Index, g.whole().node, node.forms, node.arg.ndim)
             yield node.arg, Cotangent(Array(back)), node.arg
@@ -242,6 +248,15 @@ def _of_custom(node: Custom, found: dict[int, Cotangent]
             exact = make(cls, value, arg)
             carry_source(node, exact)  # sizes are compared in the call
             yield arg, Cotangent(Array(exact)), arg
+
+
+def _of_index(node: Index, g: Cotangent) -> Cotangent:
+    """The cotangent of what `node` indexes; it holds where that is read."""
+    value = unindexed(g.whole(), node)
+    if g.mask is None and not isinstance(value.node, Scatter):
+        return Cotangent(value)
+    read = const(np.True_) if g.mask is None else g.mask.node
+    return Cotangent(value, unindexed(Array(make(ExpandTo, read, node)), node), clean=True)
 
 
 def unindexed(g: Array, node: Index) -> Array:

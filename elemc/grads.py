@@ -29,7 +29,7 @@ from .graph import (
 )
 from .graph_gradients import Exactly
 from .ops import STOP
-from .tracing import TracedFunction, compile, flatten
+from .tracing import TracedFunction, compile, flatten, signature_of
 
 
 def stop_gradient(x: Any) -> Any:
@@ -149,7 +149,7 @@ def vjp(f: Any) -> Any:
     outputs = [zeros_like(i) if g is None else g for i, g in zip(wanted, found, strict=True)]
     names = c_names([*f.input_names, *(c.name for c in cotangents),
                      *(f"g{i.name}" for i in wanted)])[len(inputs) + len(cotangents):]
-    most = max((c.ndim for c in cotangents), default=0)
+    most = max(n.ndim for n in toposort(closed.outputs))  # the rank of the loops
     modes = tuple("(accumulate, sum)" if i.ndim < most else "broadcast" for i in wanted)
     graph = Graph((*inputs, *cotangents), tuple(o.node for o in outputs))
     lined = Lined(tuple(map(inexact, inputs)), names)
@@ -338,7 +338,7 @@ def _signature(fn: Any) -> inspect.Signature:
     if isinstance(fn, Function):
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         return inspect.Signature([inspect.Parameter(n, kind) for n in fn.input_names])
-    return inspect.signature(fn)
+    return signature_of(fn)
 
 
 def _like(fn: Any, new: Callable[..., Any], what: str) -> Any:

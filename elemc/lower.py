@@ -101,6 +101,17 @@ class Lowering(Reads):
         """A constant."""
         return self.make(Literal, frozenset(), value.dtype, value.tobytes(), value=value)
 
+    def select(self, condition: Value, x: Value, y: Value) -> Value:
+        """`x` where the condition holds, else `y`; none asks for it again."""
+        while isinstance(x, Op) and x.op is values.SELECT and x.operands[0] is condition:
+            x = x.operands[1]
+        if isinstance(y, Literal) and not y.value:
+            if isinstance(x, Load) and x.guard is condition:
+                return x  # which is 0 where the guard does not hold
+            if isinstance(x, Literal) and x.dtype == bool and x.value:
+                return condition
+        return self.op("where", x.dtype, condition, x, y)
+
     def op(self, name: str, dtype: np.dtype, *args: Value) -> Value:
         """An operation on values."""
         axes = frozenset[str]().union(*(a.axes for a in args))
@@ -128,13 +139,15 @@ class Lowering(Reads):
                     for one, other in (args, args[::-1]):
                         if isinstance(one, Literal) and one.value == 1:
                             return other
+                if node.op.name == "where":
+                    return self.select(*args)
                 return self.make(Op, axes, node.dtype, node.op, tuple(args))
             case Scatter():
                 conditions = self.scattered(node, env)[1]
                 if not conditions:
                     return args[0]
                 zero = self.literal(node.dtype.type(0))
-                return self.op("where", node.dtype, self.holds(conditions), args[0], zero)
+                return self.select(self.holds(conditions), args[0], zero)
             case SumTo():
                 arg = self.convert(args[0], node.program.value)
                 over = self.over[node, env]

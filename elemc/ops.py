@@ -61,6 +61,12 @@ SECH = ScalarOp("sech", 1, lambda x: np.reciprocal(np.cosh(x)),
                 notation="sech({0})", cost=20, like=np.cosh, kinds="fc")
 
 
+# maximum and its like, of which at ties "all" operands, or the "first", get the whole cotangent.
+EXTREMA = tuple(map(OPS.__getitem__, ("maximum", "minimum", "fmax", "fmin")))
+TIED = {(op.name, ties): op if ties == "split" else replace(op, name=f"{op.name}_{ties}")
+        for op in EXTREMA for ties in ("split", "all", "first")}
+
+
 # The square root of something that is 0 where its own gradient is.
 ROOT = replace(OPS["sqrt"], name="root")
 

@@ -61,7 +61,7 @@ SUMMARIES = {
     "ldexp": "x * 2**y, y an integer.",
     "signbit": "Whether the sign is set, that of -0.0 too.",
     "heaviside": "The step function: 0 below 0, 1 above it, and y at 0.",
-    "maximum": "The greater; NaN if either is NaN.",
+    "maximum": "The greater; NaN if either is NaN (ties=: who gets the gradient: split, all, first).",
     "minimum": "The smaller; NaN if either is NaN.",
     "fmax": "The greater; the other if one is NaN.",
     "fmin": "The smaller; the other if one is NaN.",

@@ -13,6 +13,7 @@ tanh' is 1 / cosh**2, not 1 - tanh**2, which is 0 from 19 on.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,7 @@ import numpy as np
 from .array import Array, apply, as_node
 from .errors import ArgumentError, ShapeError, UnsupportedError
 from .graph import Const
-from .ops import SECH
+from .ops import SECH, TIED
 
 Rule = Callable[..., tuple[Any, ...]]
 
@@ -169,11 +170,22 @@ UNARY: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 def _power(g: Any, z: Any, x: Any, y: Any) -> Any:
     """Of x**0, x**inf and 0**y, whose gradients are 0 where the factors are infinite."""
+    if isinstance(y.node, Const):
+        return _by_base(g, x, y.node.value), None
     lower = x ** (y - 1)
-    known = isinstance(y.node, Const) and np.isfinite(y.node.value)
-    by_x = _zero_at(y == 0 if known else (y == 0) | (lower == 0), g * conj(y * lower))
+    pole = (x == 0) & (y == 0) | (lower == 0) & np.isinf(y)
+    by_x = _zero_at(pole, g * conj(y * lower))
     flat = (x == 0) & ((y if _real(y) else np.real(y)) >= 0)
     return by_x, _zero_at(flat, g * conj(z * np.log(x)))
+
+
+def _by_base(g: Any, x: Any, power: Any) -> Any:
+    """The gradient of x**power in x, without pow where products do."""
+    if power == 0:
+        return None
+    if power == 2:
+        return 2 * g * conj(x)
+    return g * conj(power * x ** (power - 1))
 
 
 def _arctan2(g: Any, z: Any, y: Any, x: Any) -> Any:
@@ -200,22 +212,23 @@ def _either(a: Any, b: Any) -> Any:
     return a if b is None else a | b
 
 
-def _extremum(better: Callable[[Any, Any], Any], skips_nan: bool) -> Rule:
-    """Of maximum and its like: where both are equal, or NaN, they share the cotangent."""
+def _extremum(better: Callable[[Any, Any], Any], skips_nan: bool, ties: str) -> Rule:
+    """Of maximum and its like: where both are equal, or NaN, `ties` says who gets how much."""
+    shares = {"split": (0.5, 0.5), "all": (1.0, 1.0), "first": (1.0, 0.0)}[ties]
 
     def rule(g: Any, z: Any, x: Any, y: Any) -> Any:
         nan_x, nan_y = _isnan(x), _isnan(y)
         equal = _either(x == y, None if nan_x is None or nan_y is None else nan_x & nan_y)
         first, second = (nan_y, nan_x) if skips_nan else (nan_x, nan_y)
-        return (_where(equal, 0.5 * g, _where(_either(better(x, y), first), g, 0)),
-                _where(equal, 0.5 * g, _where(_either(better(y, x), second), g, 0)))
+        return (_where(equal, shares[0] * g, _where(_either(better(x, y), first), g, 0)),
+                _where(equal, shares[1] * g, _where(_either(better(y, x), second), g, 0)))
 
     return rule
 
 
 def _logaddexp(scale: float) -> Rule:
     def rule(g: Any, z: Any, x: Any, y: Any) -> Any:
-        equal = x == y  # infinities have no difference
+        equal = (x == y) & np.isinf(x)  # which have no difference
         return tuple(g * _where(equal, 0.5, apply("sigmoid", (a - b) * scale))
                      for a, b in ((x, y), (y, x)))
 
@@ -223,12 +236,13 @@ def _logaddexp(scale: float) -> Rule:
 
 
 def _xlogy(g: Any, z: Any, x: Any, y: Any) -> Any:
-    return _zero_at((x == 0) & (y == 0), g * np.log(y)), _zero_at(x == 0, g * (x / y))
+    pole = (x == 0) & (y == 0)
+    return tuple(_zero_at(pole, part) for part in (g * np.log(y), g * (x / y)))
 
 
 def _xlog1py(g: Any, z: Any, x: Any, y: Any) -> Any:
-    return (_zero_at((x == 0) & (y == -1), g * np.log1p(y)),
-            _zero_at(x == 0, g * (x / (1 + y))))
+    pole = (x == 0) & (y == -1)
+    return tuple(_zero_at(pole, part) for part in (g * np.log1p(y), g * (x / (1 + y))))
 
 
 BINARY: dict[str, Rule] = {
@@ -247,10 +261,8 @@ BINARY: dict[str, Rule] = {
     "nextafter": lambda g, z, x, y: (g, None),
     "ldexp": lambda g, z, x, y: (np.ldexp(g, y), None),
     "heaviside": lambda g, z, x, y: (None, _where(x == 0, g, 0)),
-    "maximum": _extremum(lambda x, y: x > y, False),
-    "minimum": _extremum(lambda x, y: x < y, False),
-    "fmax": _extremum(lambda x, y: x > y, True),
-    "fmin": _extremum(lambda x, y: x < y, True),
+    **{op.name: _extremum(operator.gt if name in ("maximum", "fmax") else operator.lt,
+                          name in ("fmax", "fmin"), ties) for (name, ties), op in TIED.items()},
     "logaddexp": _logaddexp(1.0),
     "logaddexp2": _logaddexp(LN2),
     "polygamma": lambda g, z, n, x: (None, g * apply("polygamma", n + 1, x)),

@@ -6,6 +6,7 @@ never visited.  `x*0`, `x+0.0`, `x-x` and `x/x` stay: NaN, infinities and -0.0 t
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 
@@ -24,7 +25,7 @@ from .graph import (
     make,
 )
 from .graph_gradients import Result
-from .ops import OPS
+from .ops import OPS, TIED
 
 
 def simplify(graph: Graph) -> Graph:
@@ -119,9 +120,34 @@ def _where(node: Apply) -> Node | None:
     return (x if condition.value else y) if isinstance(condition, Const) else None
 
 
+def _as(name: str, node: Apply) -> Node:
+    """Know what differs from another operation in its gradient only."""
+    return make(Apply, OPS[name], node.args, node.dtype)
+
+
+def _and(node: Apply) -> Node | None:
+    """Know that b & True is b, for bools."""
+    a, b = node.args
+    if a.dtype != bool or b.dtype != bool:
+        return None
+    return a if is_const(b, True) else b if is_const(a, True) else None
+
+
+def _or(node: Apply) -> Node | None:
+    """Know that b | False is b, for bools."""
+    a, b = node.args
+    if a.dtype != bool or b.dtype != bool:
+        return None
+    return a if is_const(b, False) else b if is_const(a, False) else None
+
+
 RULES: dict[str, Callable[[Apply], Node | None]] = {
+    **{op.name: functools.partial(_as, name) for (name, ties), op in TIED.items()
+       if ties != "split"},
+    **dict.fromkeys(("logical_and", "bitwise_and"), _and),
+    **dict.fromkeys(("logical_or", "bitwise_or"), _or),
     "stop_gradient": lambda node: node.args[0],
-    "root": lambda node: make(Apply, OPS["sqrt"], node.args, node.dtype),
+    "root": functools.partial(_as, "sqrt"),
     "where": _where,
     "multiply": _multiply,
     "divide": _divide,

@@ -73,7 +73,7 @@ def make_traced(*args: Any) -> TracedFunction:
     return made
 
 
-def _signature_of(fn: Callable[..., Any]) -> inspect.Signature:
+def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
     """The signature of `fn`; a ufunc has its operands for arguments."""
     if not isinstance(fn, np.ufunc):
         return inspect.signature(fn)
@@ -90,7 +90,7 @@ class TracedFunction:
         self.static, self.order, self.name, self._opts = static, order, name, opts
         if fn is not None:
             functools.update_wrapper(self, fn)
-            signature = _signature_of(fn)
+            signature = signature_of(fn)
             doc = fn.__doc__
         assert signature is not None
         self._fn, self._signature = fn, signature
@@ -107,7 +107,7 @@ class TracedFunction:
         bound = self._bind(args, named)
         arrays = self._arrays(bound)
         function = self._function(bound, arrays)
-        if _symbolic(arrays):  # its order is its own
+        if _symbolic(arrays) or function.nin > len(arrays):  # its order is its own
             free = function.graph.inputs[len(arrays):]
             return function.inline([*(a for _, a in arrays), *map(Array, free)])
         result = function(*(a for _, a in arrays), out=out, where=where, req=req)
@@ -223,9 +223,8 @@ class TracedFunction:
                 error.args = (f"{self.name}: {error.args[0]}", *error.args[1:])
             raise
         leaves, structure = flatten(result, self.name)
-        ends = [i.node for i in inputs]
-        if _symbolic(arrays):  # within another trace, whose symbols this one may close over
-            ends += [n for n in toposort(leaves) if isinstance(n, Input) and n not in ends]
+        ends = [i.node for i in inputs]  # and symbols of another trace that this one closes over
+        ends += [n for n in toposort(leaves) if isinstance(n, Input) and n not in ends]
         graph = Graph(tuple(ends), tuple(leaves))  # type: ignore[arg-type]
         return make_function(graph, self.order, ("broadcast",) * len(leaves), structure is None,
                              self.name, self.__doc__, structure, *self._opts)

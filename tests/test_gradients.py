@@ -698,6 +698,46 @@ def test_functions_close_over_the_symbols_of_others():
         np.testing.assert_array_equal(scaled(a[:, None] + 0 * b, a), (a[:, None] + 0 * b) * a[:, None])
 
 
+def test_ties_of_operands_and_bounds():
+    for op, sign in ((ec.maximum, 1), (ec.minimum, 1), (ec.fmax, 1), (ec.fmin, 1)):
+        for ties, want in (("split", (0.5, 0.5)), ("all", (1, 1)), ("first", (1, 0))):
+            assert ec.grad(lambda x, y: op(x, y, ties=ties), (0, 1))(2.0, 2.0) == want  # noqa: B023
+        assert ec.grad(lambda x, y: op(x, y), (0, 1))(2.0, 2.0) == (0.5, 0.5)  # noqa: B023
+    np.testing.assert_array_equal(
+        ec.grad(lambda x: np.clip(x, 0, 1).sum())(np.array([-1.0, 0, 0.5, 1, 2])), [0, 1, 1, 1, 0])
+    for call in (lambda: ec.maximum(1.0, 2.0, ties="none"), lambda: ec.exp(1.0, ties="all")):
+        with pytest.raises(ArgumentError, match="ties"):
+            call()
+
+
+def test_second_derivatives_at_ties_and_zeros():
+    def second(fn, x):
+        return ec.grad(lambda x: ec.grad(fn)(x))(x)
+    assert math.isclose(second(lambda x: np.logaddexp(x, 1.0), 1.0), 0.25)
+    assert math.isclose(second(lambda x: ec.xlogy(x, 2.0 * x + 1), 0.0), 4.0)
+    assert math.isclose(second(lambda x: ec.xlog1py(x, 2.0 * x), 0.0), 4.0)
+    assert math.isclose(ec.grad(lambda y: ec.grad(lambda x: x**y)(2.0))(0.0), 0.5)  # closes over y
+    assert "pow" not in ec.jvp(ec.grad(lambda x: np.sum(x**2))).dump(Y, Y)
+
+
+def test_zeros_of_a_slice_meet_no_pole():
+    x = np.array([0.0, 1, 4])
+    np.testing.assert_array_equal(ec.grad(lambda x: np.sqrt(x)[1:].sum())(x), [0, 0.5, 0.25])
+    np.testing.assert_array_equal(ec.grad(lambda x: np.log(x)[::-1][:2].sum())(x), [0, 1, 0.25])
+
+
+def test_constants_of_ones_own_operations():
+    op = ec.scalar_op("times", lambda x, y: x * y, vjp=lambda g, z, x, y: (g * y, g * x))
+    f = ec.compile(lambda x: op(x, np.arange(5.0)))
+    np.testing.assert_array_equal(f(X), X * np.arange(5.0))
+    ec.check_vjp(f, X)
+
+
+def test_numpys_functions_have_gradients():
+    np.testing.assert_allclose(ec.grad(np.tanh)(1.0), 1 / np.cosh(1.0) ** 2)
+    np.testing.assert_allclose(ec.vjp(np.exp)(Y, Y)[0], Y * np.exp(Y))
+
+
 def test_custom_vjp_of_several_results():
     @ec.custom_vjp
     def polar(x, y):
