@@ -699,7 +699,7 @@ def test_functions_close_over_the_symbols_of_others():
 
 
 def test_ties_of_operands_and_bounds():
-    for op, sign in ((ec.maximum, 1), (ec.minimum, 1), (ec.fmax, 1), (ec.fmin, 1)):
+    for op in (ec.maximum, ec.minimum, ec.fmax, ec.fmin):
         for ties, want in (("split", (0.5, 0.5)), ("all", (1, 1)), ("first", (1, 0))):
             assert ec.grad(lambda x, y: op(x, y, ties=ties), (0, 1))(2.0, 2.0) == want  # noqa: B023
         assert ec.grad(lambda x, y: op(x, y), (0, 1))(2.0, 2.0) == (0.5, 0.5)  # noqa: B023
