@@ -71,7 +71,15 @@ def sizes_of(name: str, closed: Closed, arrays: Sequence[np.ndarray]) -> list[in
 
 def outputs_of(name: str, count: int, out: Any, req: Any,
                structure: Any = None) -> tuple[list[Any], list[str]]:
-    """`out=` and `req=` as one entry per output; named ones where the outputs have names."""
+    """`out=` and `req=` as one entry per output; named ones where the outputs have names.
+
+    Where results line up with None in between, so may these.
+    """
+    present = getattr(structure, "present", None)
+    if present is not None:
+        out, req = (tuple(g for g, p in zip(given, present, strict=True) if p)
+                    if isinstance(given, (tuple, list)) and len(given) == len(present) else given
+                    for given in (out, req))
     out, req = (_by_name(name, what, given, getattr(structure, "keys", None), missing)
                 for what, given, missing in (("out", out, None), ("req", req, "write")))
     outs = [out] if isinstance(out, np.ndarray) else list(out) if isinstance(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -51,8 +52,10 @@ class custom_vjp:  # noqa: N801 - a decorator
         self.rule = rule
         return rule
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **named: Any) -> Any:
         """The function of symbolic arrays, or of NumPy arrays."""
+        if named:
+            args = inspect.signature(self.fn).bind(*args, **named).args
         if not any(isinstance(a, Array) for a in args):
             return compile(self, name=self.name)(*args)
         if self.rule is None:

@@ -100,10 +100,16 @@ def _both(fn: Callable[..., Any], wrt: Any, has_aux: bool) -> Callable[..., Any]
             if not isinstance(given, Array):
                 raise ArgumentError(f"{_name(fn)}: the argument {name} is no array: it has no "
                                     "gradient")
+            if not inexact(given.node) and given.dtype is not None:
+                raise DtypeError(f"{_name(fn)}: the argument {name} is {given.dtype}, which has no "
+                                 "gradient: give it as a real or complex number")
             stand_in = new_input(name, given.ndim, given.dtype)
             inputs[stand_in.node] = given  # type: ignore[index]
             fresh.arguments[name] = stand_in
         result = called(*fresh.args, **fresh.kwargs)
+        if has_aux is not isinstance(result, (tuple, list)) or has_aux and len(result) != 2:
+            what = "(cost, more)" if has_aux else "a scalar, or (cost, more) with has_aux=True"
+            raise ArgumentError(f"{_name(fn)} gives {type(result).__name__}: it must give {what}")
         cost, *aux = result if has_aux else (result,)
         gradients = _gradients(cost, list(map(Array, inputs)), "f")
         flat, rebuild = flatten((cost, *aux), _name(fn))
@@ -202,9 +208,10 @@ def gradient_of(f: Function, name: str) -> Function:
         raise DtypeError(f"{f.name}: the dtypes of its inputs are not known")
     closed = close(f.graph, f.order)
     inputs = dict(zip(f.input_names, f.graph.inputs, strict=True))
-    if name not in inputs or len(closed.outputs) != 1:
-        raise ArgumentError(f"grad of {f.name} by {name}: it has {len(closed.outputs)} outputs "
-                            f"and the inputs {', '.join(inputs)}")
+    if name not in inputs:
+        raise ArgumentError(f"grad of {f.name} by {name}: the inputs are {', '.join(inputs)}")
+    if len(closed.outputs) != 1:
+        raise ArgumentError(f"grad of {f.name}: it has {len(closed.outputs)} outputs, not one")
     [found] = _gradients(Array(closed.outputs[0]), [Array(inputs[name])], f.order)
     graph = Graph(f.graph.inputs, (found.node,))
     return make_function(graph, f.order, ("broadcast",), True, f"{f.name}_grad", None, None,
@@ -280,6 +287,8 @@ def _traced(fn: Any) -> TracedFunction:
     """A function of any kind as one that is traced per dtypes and ranks."""
     if isinstance(fn, TracedFunction):
         return fn
+    if isinstance(fn, Array):
+        raise ArgumentError("vjp and jvp take functions; elemc.grad takes expressions, too")
     if not isinstance(fn, Function):
         made: TracedFunction = compile(fn)
         return made

@@ -67,6 +67,14 @@ TIED = {(op.name, ties): op if ties == "split" else replace(op, name=f"{op.name}
         for op in EXTREMA for ties in ("split", "all", "first")}
 
 
+def with_ties(name: str, options: dict[str, Any]) -> Any:
+    """The operation; at ties its gradient is as ties= says: "split", "all" or "first"."""
+    op = TIED.get((name, options.get("ties", "split"))) if {*options} <= {"ties"} else None
+    if options and op is None:
+        raise ArgumentError(f"{name}: there is no {options}; ties= is 'split', 'all' or 'first'")
+    return op or OPS[name]
+
+
 # The square root of something that is 0 where its own gradient is.
 ROOT = replace(OPS["sqrt"], name="root")
 

@@ -27,7 +27,7 @@ from .dtypes import PYTHON_NUMBERS, dtype_of
 from .errors import ArgumentError, DtypeError, UnsupportedError
 from .graph_promotion import promotion_types
 from .linear import dot, einsum, inner, matmul, outer, tensordot, vdot
-from .ops import OPS, TIED, UFUNCS
+from .ops import OPS, UFUNCS, with_ties
 from .protocol_numpy import (
     FUNCTIONS,
     atleast,
@@ -330,7 +330,7 @@ def public(name: str) -> Callable[..., Any]:
     op = OPS[name]
 
     def compute(*operands: Any, **options: Any) -> Any:
-        op = _with_ties(name, options)
+        op = with_ties(name, options)
         if len(operands) != op.nin:
             raise ArgumentError(f"{name} takes {op.nin} operands, {len(operands)} were given")
         if any(isinstance(o, Array) for o in operands):
@@ -343,17 +343,10 @@ def public(name: str) -> Callable[..., Any]:
             result = op.numpy(*(a.astype(d) for a, d in zip(arrays, loop, strict=True)))
         return np.asarray(result).astype(out)[()]
 
+    compute.__signature__ = ops_docs.signature(op)  # type: ignore[attr-defined]
     compute.__name__ = compute.__qualname__ = name
     compute.__doc__ = ops_docs.docstring(op)
     return compute
-
-
-def _with_ties(name: str, options: dict[str, Any]) -> Any:
-    """The operation; at ties its gradient is as ties= says: "split", "all" or "first"."""
-    found = TIED.get((name, options.get("ties", "split"))) if {*options} <= {"ties"} else None
-    if options and found is None:
-        raise ArgumentError(f"{name}: there is no {options}; ties= is 'split', 'all' or 'first'")
-    return found or OPS[name]
 
 
 def divmod(x: Any, y: Any) -> tuple[Any, Any]:

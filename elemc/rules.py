@@ -310,7 +310,8 @@ def ask(op: str, rule: Rule, g: Any, z: Any, operands: Sequence[Any], ranks: Seq
         raise ArgumentError(f"the gradient rule of {op} gives {len(found)} cotangents for "
                             f"{len(operands)} operands")
     for k, (part, rank) in enumerate(zip(found, ranks, strict=True)):
-        if part is not None and part.ndim not in (0, rank):
+        constant = part is not None and isinstance(part.node, Const)
+        if part is not None and part.ndim != rank and not constant:
             raise ShapeError(f"the gradient rule of {op} gives a cotangent of rank {part.ndim} for "
                              f"operand {k}, whose rank is {rank}")
     return found

@@ -161,7 +161,7 @@ def test_dump_gradients(capsys):
     text = output(capsys, "dump", "sum(x*x)", "--against-grad", "x", "--stage", "graph")
     assert text.startswith("--- sum(x*x)\n+++ sum(x*x) (grad x)\n")
     assert "rank 1; it must be a scalar" in message(capsys, "dump", "x*2", "--grad", "x")
-    assert "the inputs x" in message(capsys, "dump", "sum(x)", "--grad", "y")
+    assert "the inputs are x" in message(capsys, "dump", "sum(x)", "--grad", "y")
 
 
 # -- run ----------------------------------------------------------------------------------------

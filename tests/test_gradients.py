@@ -733,7 +733,28 @@ def test_constants_of_ones_own_operations():
     ec.check_vjp(f, X)
 
 
+def test_results_line_up_with_out_and_req():
+    i, x = ec.array("i", 1, "int64"), ec.vector("x")
+    total = np.ones(5)
+    found = ec.vjp(ec.function([i, x], i * x))(np.arange(5), Y, Y, out=(None, total), req=("null", "add"))
+    assert found[0] is None
+    np.testing.assert_allclose(total, 1 + np.arange(5) * Y)
+
+
+@pytest.mark.parametrize("call, say", [
+    (lambda: ec.grad(lambda n: n * n)(3), "argument n is int64"),
+    (lambda: ec.grad(lambda x: (x, x))(3.0), "has_aux=True"),
+    (lambda: ec.grad(lambda x: x * x, has_aux=True)(3.0), r"must give \(cost, more\)"),
+    (lambda: ec.vjp(ec.vector("x")), "elemc.grad takes expressions"),
+    (lambda: ec.grad(lambda x: x * x, [0])(3.0), "a tuple of these"),
+])
+def test_errors_of_calls(call, say):
+    with pytest.raises(ec.ElemcError, match=say):
+        call()
+
+
 def test_numpys_functions_have_gradients():
+    np.testing.assert_allclose(ec.grad(ec.sigmoid)(0.0), 0.25)
     np.testing.assert_allclose(ec.grad(np.tanh)(1.0), 1 / np.cosh(1.0) ** 2)
     np.testing.assert_allclose(ec.vjp(np.exp)(Y, Y)[0], Y * np.exp(Y))
 
