@@ -583,3 +583,36 @@ def test_merge_agrees_with_combine(row):
                                 row.name in ("sum", "prod") else bool(value))
         parts.append(total)
     np.testing.assert_allclose(row.merge(*parts[:2]), parts[2], rtol=1e-14)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (1, 5), (5, 1), (0, 5), (5, 0), (130, 7), (65, 300), (64, 33)])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("order", "CF")
+def test_columns_of_what_rows_decide(shape, dtype, order):
+    """Folds over rows and over columns in one loop over the rows."""
+    x = np.asarray(np.random.default_rng(0).normal(size=shape).astype(dtype), order=order)
+    if 0 in shape[1:]:
+        x = x.T
+
+    def fn(x):
+        z = (x - x.mean(axis=1, keepdims=True)) / np.sqrt((x * x).mean(axis=1, keepdims=True) + 1)
+        top = (z * x).sum(axis=0)
+        return {"z": z * 2, "columns": top, "squares": (z * z).sum(axis=0), "most": (x + z).max(axis=0, initial=-9),
+                "all": (z * x).sum(), "rows": x.sum(axis=1) * 3, "scaled": z + top}
+
+    f = ec.compile(fn)
+    rtol = 1e-5 if dtype == "float32" else 1e-12
+    for again in range(2):
+        got = f(x)
+        for name, want in fn(x).items():
+            np.testing.assert_allclose(got[name], want, rtol=rtol, atol=rtol * 10, err_msg=f"{name} {again}")
+            assert got[name].dtype == want.dtype
+
+
+def test_columns_of_what_rows_decide_take_one_pass():
+    x = ec.matrix("x")
+    z = x / np.sqrt((x * x).sum(axis=1, keepdims=True))
+    text = ec.function([x], [z, z.sum(axis=0)]).dump()
+    assert text.count("if (phase ==") == 2 and "push_sum_f64(sum0_tree" in text
+    first = text[text.index("phase == 0"):text.index("phase == 1")]
+    assert "z0_p" in first and "z1_p" not in first
