@@ -87,11 +87,10 @@ class Compiled:
     in_place: frozenset[tuple[int, int]]
 
     def __repr__(self) -> str:
-        operands = [f"{o.role} {o.name}: {o.dtype}[{o.ndim}]" + "".join(
-            f" {'contiguous' if o.layout.unit else 'strided'} along {d}"
-            for d in o.layout.perm[-1:]) for o in self.spec.operands]
-        lines = len(self.source.text.splitlines())
-        return f"<elemc {self.source.entry}({', '.join(operands)}), {lines} lines of C>"
+        lines = self.source.text.splitlines()
+        roles = (" * in ", " * out ", " * captured ", " * mask ")
+        reads = [line.removeprefix(" * ") for line in lines if line.startswith(roles)]
+        return f"<elemc {self.source.entry}({'; '.join(reads)}), {len(lines)} lines of C>"
 
     @property
     def bindings(self) -> Bindings:

@@ -434,8 +434,9 @@ def test_graphs_and_kernels_print_in_a_line():
     [compiled] = f.specializations
     lines = len(f.dump(np.ones((2, 3)), np.ones(3)).splitlines())
     assert repr(compiled) == (
-        "<elemc kernel_f(in x: float64[2] contiguous along 1, in y: float64[1] contiguous along 0, out z0: "
-        f"float64[2] contiguous along 1, out z1: float64[0]), {lines} lines of C>")
+        "<elemc kernel_f(in x[i0, i1]: float64, contiguous; out z0[i0, i1]: float64, contiguous; "
+        "in y[i1]: float64, contiguous; out z1[]: float64), "
+        f"{lines} lines of C>")
 
 
 def test_long_formulas_are_abbreviated():
