@@ -88,6 +88,8 @@ for _name in _ACCUMULATORS:
     if _name not in globals():
         globals()[_name] = _at_once(_fold_function(_name), slice(1))
         __all__ += [_name]
+accumulate, scan = _at_once(accumulate, slice(1, 2)), _at_once(scan, slice(1, 2))
+cumsum, cumprod, logcumsumexp = (_at_once(_fn, slice(1)) for _fn in (cumsum, cumprod, logcumsumexp))
 for _alias, _name in _ALIASES.items():
     globals()[_alias] = globals()[_name]
     __all__ += [_alias]

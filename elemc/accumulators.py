@@ -42,7 +42,8 @@ class Accumulator:
     commutative : bool
         Elements may be folded in any order; needs `merge`.
     adjoint : callable, optional
-        The gradient rule: `adjoint(acc, value, g)` gives `(g_acc, g_value)`.
+        The gradient rule: `adjoint(acc, value, g)` gives `(g_acc, g_value)`; `acc`, `g` and `g_acc`
+        are tuples if the state has several parts.
     dtype : dtype or callable, optional
         What values are converted to before they are folded.
     index : bool

@@ -362,6 +362,10 @@ def trace(fn: Callable[..., Any], dtypes: Sequence[np.dtype], name: str,
     if any(o.ndim for o in outputs):
         raise ArgumentError(f"{name} gives an array where a scalar is needed")
     inputs = tuple(a.node for a in args)
+    for node in toposort(outputs):
+        if isinstance(node, Input) and node not in inputs:
+            raise ArgumentError(f"{name} uses {node.name}, which is none of its arguments: "
+                                "numbers may be captured, symbols may not")
     graph = close(Graph(inputs, outputs))  # type: ignore[arg-type]
     if any(isinstance(n, (Accumulate, Size)) for n in graph.nodes):
         raise ArgumentError(f"{name} may only use elementwise operations")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import keyword
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -207,7 +208,7 @@ def gradient_of(f: Function, name: str) -> Function:
     if not _is_typed(f):
         raise DtypeError(f"{f.name}: the dtypes of its inputs are not known")
     closed = close(f.graph, f.order)
-    inputs = dict(zip(f.input_names, f.graph.inputs, strict=True))
+    inputs = {i.name: i for i in f.graph.inputs}
     if name not in inputs:
         raise ArgumentError(f"grad of {f.name} by {name}: the inputs are {', '.join(inputs)}")
     if len(closed.outputs) != 1:
@@ -346,8 +347,15 @@ def _name(fn: Any) -> str:
 def _signature(fn: Any) -> inspect.Signature:
     if isinstance(fn, Function):
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        return inspect.Signature([inspect.Parameter(n, kind) for n in fn.input_names])
+        return inspect.Signature([inspect.Parameter(n, kind) for n in _names(fn)])
     return signature_of(fn)
+
+
+def _names(f: Function) -> Sequence[str]:
+    """What the user calls the inputs, if that tells them apart."""
+    names = [i.name for i in f.graph.inputs]
+    plain = len(set(names)) == len(names) and all(n.isidentifier() for n in names)
+    return names if plain and not any(map(keyword.iskeyword, names)) else f.input_names
 
 
 def _like(fn: Any, new: Callable[..., Any], what: str) -> Any:
