@@ -108,9 +108,10 @@ def _by_rows(found: Sequence[Root]) -> list[Root]:
 
 
 def _could_go_by_rows(root: Root) -> bool:
-    """Whether a fold goes in strips along all rows of a matrix, and its state is its result."""
+    """Whether a fold goes in strips along all rows of a matrix, and its states may be merged."""
     strip, program = root.order[-1], root.fold.program
-    plain = program.finish.outputs == program.finish.inputs and root.fold.initial is None
+    result = program.finish.outputs == program.finish.inputs  # the state itself
+    plain = program.lanes and result and root.fold.initial is None
     return plain and len(root.over) == 1 and root.order == (f"{strip}/", *root.over, strip)
 
 
