@@ -67,12 +67,11 @@ TIED = {(op.name, ties): op if ties == "split" else replace(op, name=f"{op.name}
         for op in EXTREMA for ties in ("split", "all", "first")}
 
 
-def with_ties(name: str, options: dict[str, Any]) -> Any:
+def with_ties(name: str, ties: str) -> ScalarOp:
     """The operation; at ties its gradient is as ties= says: "split", "all" or "first"."""
-    op = TIED.get((name, options.get("ties", "split"))) if {*options} <= {"ties"} else None
-    if options and op is None:
-        raise ArgumentError(f"{name}: there is no {options}; ties= is 'split', 'all' or 'first'")
-    return op or OPS[name]
+    if (name, ties) not in TIED:
+        raise ArgumentError(f"{name}: unknown ties={ties!r}; it is 'split', 'all' or 'first'")
+    return TIED[name, ties]
 
 
 # The square root of something that is 0 where its own gradient is.

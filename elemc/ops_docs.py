@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 
 from .dtypes import DTYPES
@@ -112,12 +110,6 @@ SUMMARIES = {
     "xlogy": "x * log(y); 0 where x is 0, unless y is NaN.",
     "xlog1py": "x * log(1 + y); 0 where x is 0, unless y is NaN.",
 }
-
-
-def signature(op: ScalarOp) -> inspect.Signature:
-    """The operands of an operation, as Python's parameters."""
-    kind = inspect.Parameter.POSITIONAL_ONLY
-    return inspect.Signature([inspect.Parameter(f"x{k}", kind) for k in range(op.nin)])
 
 
 def docstring(op: ScalarOp) -> str:

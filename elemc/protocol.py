@@ -27,7 +27,8 @@ from .dtypes import PYTHON_NUMBERS, dtype_of
 from .errors import ArgumentError, DtypeError, UnsupportedError
 from .graph_promotion import promotion_types
 from .linear import dot, einsum, inner, matmul, outer, tensordot, vdot
-from .ops import OPS, UFUNCS, with_ties
+from .ops import EXTREMA, OPS, UFUNCS, with_ties
+from .ops_base import ScalarOp
 from .protocol_numpy import (
     FUNCTIONS,
     atleast,
@@ -329,24 +330,30 @@ def public(name: str) -> Callable[..., Any]:
     """The function `elemc.NAME` of one row of the table of operations."""
     op = OPS[name]
 
-    def compute(*operands: Any, **options: Any) -> Any:
-        op = with_ties(name, options)
-        if len(operands) != op.nin:
-            raise ArgumentError(f"{name} takes {op.nin} operands, {len(operands)} were given")
-        if any(isinstance(o, Array) for o in operands):
-            return apply(op, *operands)
-        arrays = [np.asarray(o) for o in operands]
-        kinds = [type(o) if type(o) in PYTHON_NUMBERS else a.dtype for o, a in
-                 zip(operands, arrays, strict=True)]
-        loop, out = op.resolve(kinds)
-        with np.errstate(all="ignore"):
-            result = op.numpy(*(a.astype(d) for a, d in zip(arrays, loop, strict=True)))
-        return np.asarray(result).astype(out)[()]
+    def compute(*operands: Any) -> Any:
+        return _compute(op, operands)
 
-    compute.__signature__ = ops_docs.signature(op)  # type: ignore[attr-defined]
-    compute.__name__ = compute.__qualname__ = name
-    compute.__doc__ = ops_docs.docstring(op)
-    return compute
+    def tied(*operands: Any, ties: str = "split") -> Any:
+        return _compute(with_ties(name, ties), operands)
+
+    made: Any = tied if op in EXTREMA else compute
+    made.__name__ = made.__qualname__ = name
+    made.__doc__, made.nin = ops_docs.docstring(op), op.nin
+    return made  # type: ignore[no-any-return]
+
+
+def _compute(op: ScalarOp, operands: Sequence[Any]) -> Any:
+    """An operation on symbolic arrays, or on NumPy arrays and numbers."""
+    if len(operands) != op.nin:
+        raise ArgumentError(f"{op.name} takes {op.nin} operands, {len(operands)} were given")
+    if any(isinstance(o, Array) for o in operands):
+        return apply(op, *operands)
+    arrays = [np.asarray(o) for o in operands]
+    kinds = [type(o) if type(o) in PYTHON_NUMBERS else np.asarray(o).dtype for o in operands]
+    loop, out = op.resolve(kinds)
+    with np.errstate(all="ignore"):
+        result = op.numpy(*(a.astype(d) for a, d in zip(arrays, loop, strict=True)))
+    return np.asarray(result).astype(out)[()]
 
 
 def divmod(x: Any, y: Any) -> tuple[Any, Any]:

@@ -74,11 +74,12 @@ def make_traced(*args: Any) -> TracedFunction:
 
 
 def signature_of(fn: Callable[..., Any]) -> inspect.Signature:
-    """The signature of `fn`; a ufunc has its operands for arguments."""
-    if not isinstance(fn, np.ufunc):
+    """The signature of `fn`; an operation, as a ufunc is, has its operands for arguments."""
+    count = getattr(fn, "nin", None)
+    if not isinstance(count, int):
         return inspect.signature(fn)
     kind = inspect.Parameter.POSITIONAL_ONLY
-    return inspect.Signature([inspect.Parameter(f"x{k}", kind) for k in range(fn.nin)])
+    return inspect.Signature([inspect.Parameter(f"x{k}", kind) for k in range(count)])
 
 
 class TracedFunction:

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pytest
 
 DTYPES = ("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 "
           "complex64 complex128").split()
@@ -86,6 +87,12 @@ def quiet(fn, *args):
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return fn(*args)
+
+
+@pytest.fixture
+def quick_compiler(monkeypatch):
+    """Kernels whose loops are not what is tested compile in half the time without vector code."""
+    monkeypatch.setenv("ELEMC_CFLAGS", "-O1")
 
 
 def assert_same_bits(got, want):

@@ -10,6 +10,9 @@ import elemc as ec
 from elemc.accumulators import ACCUMULATORS
 from elemc.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 
+from .helpers import quick_compiler  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.usefixtures("quick_compiler")
 RNG = np.random.default_rng(0)
 START = RNG.bit_generator.state
 
@@ -705,9 +708,10 @@ def test_ties_of_operands_and_bounds():
         assert ec.grad(lambda x, y: op(x, y), (0, 1))(2.0, 2.0) == (0.5, 0.5)  # noqa: B023
     np.testing.assert_array_equal(
         ec.grad(lambda x: np.clip(x, 0, 1).sum())(np.array([-1.0, 0, 0.5, 1, 2])), [0, 1, 1, 1, 0])
-    for call in (lambda: ec.maximum(1.0, 2.0, ties="none"), lambda: ec.exp(1.0, ties="all")):
-        with pytest.raises(ArgumentError, match="ties"):
-            call()
+    with pytest.raises(ArgumentError, match="unknown ties='none'"):
+        ec.maximum(1.0, 2.0, ties="none")
+    with pytest.raises(TypeError, match="ties"):
+        ec.exp(1.0, ties="all")
 
 
 def test_second_derivatives_at_ties_and_zeros():
