@@ -207,6 +207,6 @@ def close_to(got, want, tolerance):
     want = np.zeros(got.shape) if want is None else want.detach().resolve_conj().numpy()
     if not np.isfinite(want).all():
         return None
-    size = np.abs(want) + np.abs(want).max(initial=0) + (1 if tolerance > 1e-4 else 1e-6)
+    size = np.abs(want) + np.abs(want).max(initial=0) + (1 if tolerance > 1e-4 else 1e-3)
     assert (np.abs(got - want) <= tolerance * size).all(), f"{got}, not {want}"
     return True
