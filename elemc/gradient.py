@@ -87,7 +87,8 @@ def total(parts: Iterable[Cotangent]) -> Cotangent:
     of: dict[Node | None, Cotangent] = {}  # by mask
     for part in parts:
         key = None if part.mask is None else part.mask.node
-        of[key] = Cotangent(of[key].value + part.value, part.mask) if key in of else part
+        of[key] = part if key not in of else Cotangent(
+            of[key].value + part.value, part.mask, clean=of[key].clean and part.clean)
     for key, part in list(of.items()):
         other = (~part.mask).node if key in of and part.mask is not None else None
         if other in of and other is not None:  # the two sides of a where

@@ -160,7 +160,7 @@ def _uniform(program: Program, node: Accumulate | Scan, reverse: bool, where: Se
     state, element = inputs[:count], inputs[count:]
     after = list(map(Array, program.combine.outputs))
     if adjoint is not None:
-        rule = functools.partial(_adjoint_rule, adjoint, count, len(program.state) > 1)
+        rule = functools.partial(_adjoint_rule, adjoint, count)
         name = f"accumulator {program.name}"
         call = make(Custom, name, program.combine.outputs, tuple(inputs), rule, tuple, False)
         after = [Array(make(Result, call, k)) for k in range(count)]
@@ -182,12 +182,14 @@ def _uniform(program: Program, node: Accumulate | Scan, reverse: bool, where: Se
     return replace(program, combine=combine, identity=identity, index=False), more
 
 
-def _adjoint_rule(adjoint: Any, count: int, several: bool, g: Any, z: Any, *args: Any) -> list[Any]:
+def _adjoint_rule(adjoint: Any, count: int, g: Any, z: Any, *args: Any) -> list[Any]:
     """The user's adjoint as the rule of `combine`; it knows real and complex states only."""
     acc, value, smooth = args[:count], args[count], [a.dtype.kind in "fc" for a in args[:count]]
     g = [part for part, is_so in zip(g, smooth, strict=True) if is_so]
-    of_acc, of_value = adjoint(*((acc, value, tuple(g)) if several else (acc[0], value, g[0])))
-    rest = iter(of_acc if several else (of_acc,))
+    if count == 1:
+        acc, g = acc[0], g[0]
+    of_acc, of_value = adjoint(acc, value, g if count == 1 else tuple(g))
+    rest = iter((of_acc,) if count == 1 else of_acc)
     return [*(next(rest) if is_so else None for is_so in smooth), of_value,
             *[None] * (len(args) - count - 1)]
 

@@ -21,6 +21,7 @@ from .gradient import inexact, pull_back, zeros_like
 from .gradient_scans import substituted
 from .graph import (
     Accumulate,
+    Apply,
     Graph,
     Input,
     Node,
@@ -332,7 +333,8 @@ def _refuse_places(out: Node, w: Node) -> None:
     """Raise an error if `out` depends on `w` through argmin and argmax alone."""
     above = {w}
     for node in toposort([out]):
-        if not above.isdisjoint(node.children):
+        stopped = isinstance(node, Apply) and node.op is STOP
+        if not stopped and not above.isdisjoint(node.children):
             above.add(node)
             if isinstance(node, Accumulate) and node.acc.name in ("argmin", "argmax"):
                 error = UnsupportedError(f"{node.acc.name} has no gradient: it is an integer")

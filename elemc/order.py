@@ -64,6 +64,7 @@ class Root:
         """The values that it is computed from."""
         return self.of.args if isinstance(self.of, Fold) else self.inputs()
 
+
 def roots(spec: Specialized) -> list[Root]:
     """Folds and stores, each after the folds it needs."""
     targets = [v for s in spec.stores for v in (s.value, s.mask) if v is not None]

@@ -757,6 +757,11 @@ def test_errors_of_calls(call, say):
         call()
 
 
+def test_places_that_are_stopped_are_no_error():
+    stopped = ec.grad(lambda x: (ec.stop_gradient(x) * np.argmax(ec.stop_gradient(x))).sum())
+    np.testing.assert_array_equal(stopped(Y), np.zeros(5))
+
+
 def test_numpys_functions_have_gradients():
     np.testing.assert_allclose(ec.grad(ec.sigmoid)(0.0), 0.25)
     np.testing.assert_allclose(ec.grad(np.tanh)(1.0), 1 / np.cosh(1.0) ** 2)
