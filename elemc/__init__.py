@@ -3,6 +3,10 @@
 See the README for a tour, and `elemc.compiler` for the stages of the compiler.
 """
 
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 from .accumulators import ACCUMULATORS as _ACCUMULATORS
 from .accumulators import Accumulator
 from .array import Array, accumulate
@@ -36,7 +40,6 @@ from .constructors import (
     where,
     zeros_like,
 )
-from .custom import check_vjp, custom_vjp
 from .errors import (
     ArgumentError,
     AxisError,
@@ -55,15 +58,24 @@ from .errors import (
 from .evaluate import at_once as _at_once
 from .evaluate import dot, einsum, inner, matmul, outer, tensordot, vdot
 from .function import Function, function
-from .grads import grad, jvp, stop_gradient, value_and_grad, vjp
 from .ops import OPS as _OPS
 from .ops_table import ALIASES as _ALIASES
 from .protocol import divmod
 from .protocol import fold_function as _fold_function
 from .protocol import public as _public
-from .settings import get_num_threads, set_num_threads, show_config
 from .tracing import compile
 from .user import scalar_op
+
+if _TYPE_CHECKING:
+    from .custom import check_vjp, custom_vjp
+    from .grads import grad, jvp, stop_gradient, value_and_grad, vjp
+    from .settings import (
+        get_num_threads,
+        get_recycling,
+        set_num_threads,
+        set_recycling,
+        show_config,
+    )
 
 __version__ = "0.1.0"
 
@@ -73,10 +85,11 @@ __all__ = [
     "ModeError", "ShapeError", "TraceError", "UnsupportedError", "accumulate", "align", "arange",
     "array", "astype", "check_vjp", "clip", "compile", "constant", "cumprod", "cumsum",
     "custom_vjp", "diagonal", "divmod", "dot", "einsum", "expand_dims", "expand_to", "flip",
-    "full_like", "function", "get_num_threads", "grad", "inner", "jvp", "length", "logcumsumexp",
-    "matmul", "matrix", "moveaxis", "ones_like", "outer", "scalar", "scalar_op", "scan",
-    "set_num_threads", "show_config", "squeeze", "stop_gradient", "swapaxes", "tensor3", "tensor4",
-    "tensordot", "transpose", "value_and_grad", "vdot", "vector", "vjp", "where", "zeros_like",
+    "full_like", "function", "get_num_threads", "get_recycling", "grad", "inner", "jvp", "length",
+    "logcumsumexp", "matmul", "matrix", "moveaxis", "ones_like", "outer", "scalar", "scalar_op",
+    "scan", "set_num_threads", "set_recycling", "show_config", "squeeze", "stop_gradient",
+    "swapaxes", "tensor3", "tensor4", "tensordot", "transpose", "value_and_grad", "vdot", "vector",
+    "vjp", "where", "zeros_like",
 ]
 
 # one function per row of the tables: elemc.exp, elemc.erf, elemc.sum, elemc.logsumexp, ...
@@ -93,3 +106,21 @@ cumsum, cumprod, logcumsumexp = (_at_once(_fn, slice(1)) for _fn in (cumsum, cum
 for _alias, _name in _ALIASES.items():
     globals()[_alias] = globals()[_name]
     __all__ += [_alias]
+
+# what differentiates, and what looks at compiler and cache, is imported when it is first used
+_LATER = {**dict.fromkeys(("check_vjp", "custom_vjp"), ".custom"),
+          **dict.fromkeys(("grad", "jvp", "stop_gradient", "value_and_grad", "vjp"), ".grads"),
+          **dict.fromkeys(("get_num_threads", "get_recycling", "set_num_threads", "set_recycling",
+                           "show_config"), ".settings")}
+
+
+def __getattr__(name: str) -> _Any:
+    """A name of `_LATER`, at its first use (PEP 562)."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(_import_module(_LATER[name], __name__), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*{*globals(), *_LATER}]

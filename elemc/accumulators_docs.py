@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .accumulators import ACCUMULATORS, Composite
 from .accumulators_results import result_dtype
-from .dtypes import DTYPES
+from .dtypes import DTYPES, NAMES
 
 SUMMARIES = {
     "sum": "The sum; 0 of nothing.",
@@ -100,5 +100,5 @@ def _dtypes(name: str) -> list[str]:
         if name == "ptp" and dtype.kind == "b":
             continue  # bools are not subtracted
         out = result_dtype(ACCUMULATORS[name], dtype)
-        found.setdefault("the same" if out == dtype else str(out), []).append(dtype.name)
+        found.setdefault("the same" if out == dtype else str(out), []).append(NAMES[dtype])
     return [f"{', '.join(names)} -> {out}" for out, names in found.items()]

@@ -1,7 +1,8 @@
 """C source -> a loaded library: compiled once per content and machine, then taken from the cache.
 
-A kernel has one entry (`ENTRY_C`) and is opened privately; the math library, whose functions
-kernels declare and do not define, is opened before any of them and its names are global.
+A kernel has one entry (`ENTRY_C`) and is opened privately; the libraries whose functions kernels
+declare and do not define, for mathematics and runtime.c, are opened before any of them and their
+names are global.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from typing import Any
 import _cffi_backend  # what cffi.FFI().dlopen calls; parsing C in Python costs 15 ms
 import numpy as np
 
-from . import cache, mathlib
+from . import cache, cache_dirs, mathlib
 from .errors import CacheWarning, CompileError
+from .threads import number_of_threads
 from .toolchain import Toolchain, find_toolchain, run
 
 ENTRY_C = (
@@ -32,7 +34,12 @@ ENTRY_C = (
     "const int64_t *n, const int64_t *tune, char *const *w)"
 )
 
+# functions of runtime.c
+USE_THREADS_C = "void elemc_use_threads(int count)"
+KEEP_C = "void elemc_keep_at_most(int64_t bytes)"
+
 FULL = ("No space left on device", "Disk quota exceeded")
+RUNTIME = Path(__file__).with_name("runtime.c")
 UNMAPPABLE = ("failed to map", "Operation not permitted", "Permission denied")
 MOST_WORDS = 6000  # characters of the compiler's words in an error
 
@@ -104,7 +111,8 @@ class _Loaded:
 
     def __init__(self) -> None:
         self.kernels: dict[tuple[str, ...], Kernel] = {}
-        self.math: dict[str, tuple[str, Any]] = {}  # identity of the toolchain -> key, library
+        # identity of the toolchain -> keys, and libraries by name
+        self.support: dict[str, tuple[str, dict[str, Any]]] = {}
         self.unlock()
 
     def unlock(self) -> None:
@@ -154,9 +162,9 @@ def load_kernel(source: str, entry: str, flags: tuple[str, ...] = (),
 
 
 def _load_kernel(tool: Toolchain, source: str, entry: str, flags: tuple[str, ...]) -> Kernel:
-    math = _math_library(tool)
+    needs, _ = _support(tool)
     start = time.perf_counter()
-    job = _Job(tool, entry, source, flags, depends=math)
+    job = _Job(tool, entry, source, flags, depends=needs)
     library, path, cached = _load(job, os.RTLD_NOW)
     try:
         function = library.load_function(_ffi.typeof(ENTRY_C % "(*)"), entry)
@@ -167,19 +175,41 @@ def _load_kernel(tool: Toolchain, source: str, entry: str, flags: tuple[str, ...
     return Kernel(address, entry, path, source, cached, seconds, function, library)
 
 
-def _math_library(tool: Toolchain) -> str:
-    """Load the math library for every kernel to find; returns its key."""
-    held = _loaded.math.get(tool.identity)
+def _support(tool: Toolchain) -> tuple[str, dict[str, Any]]:
+    """Load the libraries that every kernel may call; returns their keys, and them by name."""
+    held = _loaded.support.get(tool.identity)
     if held is None:
-        with _loaded.lock("math", tool.identity):
-            held = _loaded.math.get(tool.identity)
+        with _loaded.lock("support", tool.identity):
+            held = _loaded.support.get(tool.identity)
             if held is None:
                 links = ("-lmvec", "-lm") if tool.simd else ("-lm",)
-                job = _Job(tool, "elemc_math", mathlib.source(),
-                           (f"-DELEMC_LIBMVEC={int(tool.simd)}",), links)
-                library, _, _ = _load(job, os.RTLD_NOW | os.RTLD_GLOBAL)
-                held = _loaded.math[tool.identity] = job.key, library
-    return held[0]
+                jobs = (_Job(tool, "elemc_math", mathlib.source(),
+                             (f"-DELEMC_LIBMVEC={int(tool.simd)}",), links),
+                        _Job(tool, "elemc_runtime", RUNTIME.read_text(encoding="utf-8"),
+                             links=("-lpthread",)))
+                libraries = {job.name: _load(job, os.RTLD_NOW | os.RTLD_GLOBAL)[0] for job in jobs}
+                held = _loaded.support[tool.identity] = " ".join(j.key for j in jobs), libraries
+                runtime_function(USE_THREADS_C)(number_of_threads())
+                runtime_function(KEEP_C)(cache_dirs.bytes_of("ELEMC_RECYCLE", -1))
+    return held
+
+
+def runtime_function(prototype: str) -> Any:
+    """A function of runtime.c, to be called through cffi.
+
+    Parameters
+    ----------
+    prototype : str
+        Its C declaration, without the semicolon.
+
+    Raises
+    ------
+    CompileError
+        If there is no compiler, or it fails.
+    """
+    library = _support(_toolchain())[1]["elemc_runtime"]
+    name = prototype.partition("(")[0].split()[-1].lstrip("*")
+    return library.load_function(_ffi.typeof(prototype.replace(name, "(*)", 1)), name)
 
 
 def compile_shared(
@@ -221,22 +251,36 @@ def build_extension(source: str, name: str) -> Path:
             f"no Python.h in {paths['include']}: install the headers of Python "
             f"{sys.version_info.major}.{sys.version_info.minor} (python3-dev, python3-devel)"
         )
+    tool = _toolchain()
+    needs, _ = _support(tool)
     depends = f"{sysconfig.get_config_var('EXT_SUFFIX')} {sys.version} numpy {np.__version__}"
     flags = tuple(f"-I{include}" for include in includes)
     # Loaded here so that what cannot be loaded is rebuilt; the import finds the same library.
-    return _load(_Job(_toolchain(), name, source, flags, depends=depends), os.RTLD_NOW)[1]
+    return _load(_Job(tool, name, source, flags, depends=depends + needs), os.RTLD_NOW)[1]
 
 
 def assembly(source: str, flags: tuple[str, ...] = (), uncontracted: bool = False) -> str:
     """The assembly that the compiler makes of a kernel; arguments as for `load_kernel`."""
+    return _assembled("the assembly", source, flags, uncontracted)[0]
+
+
+def remarks(source: str, asking: tuple[str, ...], flags: tuple[str, ...] = (),
+            uncontracted: bool = False) -> str:
+    """What the compiler says of a kernel when the flags `asking` make it talk."""
+    return _assembled("the remarks", source, (*flags, *asking), uncontracted)[1]
+
+
+def _assembled(what: str, source: str, flags: tuple[str, ...],
+               uncontracted: bool) -> tuple[str, str]:
+    """A kernel's assembly, and the words of the compiler."""
     tool = _toolchain()
     with tempfile.TemporaryDirectory(prefix="elemc-") as directory:
         work = Path(directory)
         (work / cache.SOURCE).write_text(source, encoding="utf-8")
-        job = _Job(tool, "the assembly", source)
+        job = _Job(tool, what, source)
         flags = (*tool.flags, *flags, *(tool.uncontracted if uncontracted else ()))
-        _run(job, (*tool.command, *flags, "-S", "-o", "kernel.s", cache.SOURCE), work)
-        return (work / "kernel.s").read_text(encoding="utf-8", errors="replace")
+        words = _run(job, (*tool.command, *flags, "-S", "-o", "kernel.s", cache.SOURCE), work)
+        return (work / "kernel.s").read_text(encoding="utf-8", errors="replace"), words
 
 
 def _toolchain() -> Toolchain:
@@ -306,8 +350,11 @@ def _compile(job: _Job, work: Path) -> dict[str, object]:
     }
 
 
-def _run(job: _Job, command: tuple[str, ...], work: Path) -> None:
-    """Run the compiler in `work`, where it finds kernel.c, with a scratch directory of its own."""
+def _run(job: _Job, command: tuple[str, ...], work: Path) -> str:
+    """Run the compiler in `work`, where it finds kernel.c, with a scratch directory of its own.
+
+    Returns what it says of a source that it compiled.
+    """
     scratch = work / "scratch"
     scratch.mkdir()
     try:
@@ -317,7 +364,7 @@ def _run(job: _Job, command: tuple[str, ...], work: Path) -> None:
     finally:
         cache.remove(scratch)
     if done.returncode == 0:
-        return
+        return done.stderr
     words = done.stderr.strip()
     if any(say in words for say in FULL):
         raise OSError(errno.ENOSPC, words, str(work))

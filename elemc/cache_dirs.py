@@ -81,21 +81,28 @@ def cache_dir() -> Path:
 
 
 def size_limit() -> int:
-    """Bytes that the cache may hold, from ELEMC_CACHE_SIZE (MiB).
+    """Bytes that the cache may hold, from ELEMC_CACHE_SIZE (MiB)."""
+    return bytes_of("ELEMC_CACHE_SIZE", DEFAULT_MIB)
+
+
+def bytes_of(variable: str, default: int) -> int:
+    """The bytes that an environment variable says in MiB, or -1 if `default` is negative.
 
     Raises
     ------
     ArgumentError
-        If ELEMC_CACHE_SIZE is not a number, or negative.
+        If it is not a number, or negative.
     """
-    text = os.environ.get("ELEMC_CACHE_SIZE") or str(DEFAULT_MIB)
+    text = os.environ.get(variable)
+    if not text:
+        return max(-1, default * 2**20)
     try:
         limit = float(text) * 2**20
         if limit >= 0:
             return int(limit)
     except (ValueError, OverflowError):
         pass
-    raise ArgumentError(f"ELEMC_CACHE_SIZE is {text!r}; it must be a number of MiB, such as 512")
+    raise ArgumentError(f"{variable} is {text!r}; it must be a number of MiB, such as 512")
 
 
 def key_of(*parts: str) -> str:

@@ -32,12 +32,24 @@ enum {
   OPERANDS = 32,     /* inputs, captured arrays and outputs of one function */
   PLACES = 192,      /* extents, sizes, pointers, strides or buffers of one kernel */
   ENTRIES = 64,      /* of one function; the one not used for longest is dropped */
-  RELEASE = 10000,   /* elements from which on the GIL is released */
-  LOCAL_BYTES = 4096 /* of buffers that live on the stack */
+  RELEASE = 10000,   /* nanoseconds of work from which on the GIL is released */
+  LOCAL_BYTES = 4096, /* of buffers that live on the stack */
+  LARGE_BYTES = 1 << 20, /* of outputs whose memory is kept for the next */
+  WEIGHT = 16,           /* units of work in a nanosecond */
+  MOST_THREADS = 256
 };
 
 typedef int (*Kernel)(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
                       const int64_t *n, const int64_t *tune, char *const *w);
+
+/* runtime.c */
+extern void *elemc_take(size_t bytes);
+extern size_t elemc_size(const void *data);
+extern void elemc_give(void *data);
+extern int elemc_threads(double nanoseconds);
+extern int elemc_run(Kernel kernel, int64_t phase, int64_t length, double nanoseconds, int threads,
+                     char *const *p, const int64_t *s, const int64_t *n, char *const *w,
+                     int64_t buffers);
 
 typedef struct {
   char *data;
@@ -77,7 +89,9 @@ typedef struct {
   PyArrayObject *target[OPERANDS];
   int64_t scalar[OPERANDS];
   int64_t extent[PLACES], n[PLACES], s[PLACES];
-  char *p[PLACES], *w[PLACES];
+  char *p[PLACES], **w, *own_w[PLACES]; /* w: own_w if there is one thread */
+  int64_t phases, length[PLACES];
+  double work[PLACES]; /* nanoseconds, per phase */
 } Call;
 
 static PyTypeObject CallableType;
@@ -361,6 +375,38 @@ static int usable(const Call *c, int k, int nin, int ninputs, const npy_intp *sh
   return 1;
 }
 
+/* NumPy's way (NEP 49) to let arrays own memory from elsewhere. */
+static void *take(void *context, size_t bytes) {
+  (void)context;
+  return elemc_take(bytes);
+}
+
+static void *take_zeros(void *context, size_t count, size_t size) {
+  (void)context;
+  size_t bytes;
+  void *data = __builtin_mul_overflow(count, size, &bytes) ? NULL : elemc_take(bytes);
+  return data == NULL ? NULL : memset(data, 0, bytes);
+}
+
+static void give(void *context, void *data, size_t bytes) {
+  (void)context, (void)bytes;
+  if (data != NULL) elemc_give(data);
+}
+
+static void *take_more(void *context, void *data, size_t bytes) {
+  if (data != NULL && elemc_size(data) >= bytes) return data;
+  void *more = elemc_take(bytes);
+  if (more != NULL && data != NULL) {
+    memcpy(more, data, elemc_size(data));
+    give(context, data, 0);
+  }
+  return more;
+}
+
+static PyDataMem_Handler large_memory = {
+    "elemc", 1, {NULL, take, take_zeros, take_more, give}};
+static PyObject *large_handler; /* large_memory, as NumPy takes it */
+
 /* A new output; `order` has its dimensions from the outermost to the innermost, or is NULL. */
 static PyArrayObject *allocate(PyArray_Descr *dtype, const npy_intp *shape, int ndim,
                                const int64_t *order) {
@@ -371,9 +417,20 @@ static PyArrayObject *allocate(PyArray_Descr *dtype, const npy_intp *shape, int 
       strides[order[k]] = step;
       if (size != 0 && __builtin_mul_overflow(step, size, &step)) break; /* NumPy refuses it */
     }
+  double bytes = (double)PyDataType_ELSIZE(dtype);
+  for (int d = 0; d < ndim; d++) bytes *= (double)shape[d];
+  PyObject *before = bytes < LARGE_BYTES ? NULL : PyDataMem_SetHandler(large_handler);
+  if (bytes >= LARGE_BYTES && before == NULL) return NULL;
   Py_INCREF(dtype);
-  return (PyArrayObject *)PyArray_NewFromDescr(&PyArray_Type, dtype, ndim, shape,
-                                               order == NULL ? NULL : strides, NULL, 0, NULL);
+  PyObject *made = PyArray_NewFromDescr(&PyArray_Type, dtype, ndim, shape,
+                                        order == NULL ? NULL : strides, NULL, 0, NULL);
+  if (before != NULL) {
+    PyObject *mine = PyDataMem_SetHandler(before);
+    Py_DECREF(before);
+    if (mine == NULL) Py_CLEAR(made);
+    Py_XDECREF(mine);
+  }
+  return (PyArrayObject *)made;
 }
 
 /* Outputs, checked or new: 1, 0 if Python has to look at them, -1 and an error.
@@ -411,18 +468,16 @@ static int outputs(const Callable *self, const Entry *e, Call *c, const int64_t 
   return 1;
 }
 
-/* Sizes, pointers and strides, as runtime.launch; returns how much work there is. */
-static double bind(Call *c, const Entry *e, const int64_t **code) {
+/* Sizes, pointers and strides, as runtime.launch. */
+static void bind(Call *c, const Entry *e, const int64_t **code) {
   const int64_t *at = *code, *program = e->code + 1;
   Py_ssize_t length;
-  double work = 1;
   int64_t sizes = *at++;
   for (int64_t k = 0; k < sizes; k++) {
     if (*at++) { /* a product of extents */
       int64_t size = 1;
       for (int64_t count = *at++; count > 0; count--) size *= c->extent[*at++];
       c->n[k] = size;
-      work *= (double)size;
     } else {
       c->n[k] = start_of(program + INSTRUCTION * *at++, c->extent, &length);
     }
@@ -442,49 +497,73 @@ static double bind(Call *c, const Entry *e, const int64_t **code) {
     }
   }
   *code = at;
-  return work;
 }
 
-/* Lay out the kernel's buffers in `local`, or in *heap, which the caller frees: 0, or -1 and an
- * error. */
-static int buffers(Call *c, const int64_t **code, char *local, void **heap) {
+/* What the phases are worth, in nanoseconds: for each, a sum over its loops; the largest. */
+static double estimate(Call *c, const int64_t **code) {
   const int64_t *at = *code;
-  int64_t count = *at++, total = 0, where[PLACES];
+  double most = 0;
+  c->phases = *at++;
+  for (int64_t k = 0; k < c->phases; k++) {
+    int64_t axis = *at++;
+    c->length[k] = axis < 0 ? 1 : c->n[axis];
+    c->work[k] = 0;
+    for (int64_t terms = *at++; terms > 0; terms--) {
+      double part = (double)*at++ / WEIGHT;
+      for (int64_t count = *at++; count > 0; count--) part *= (double)c->n[*at++];
+      c->work[k] += part;
+    }
+    if (c->length[k] > 1 && c->work[k] > most) most = c->work[k];
+  }
+  *code = at;
+  return most;
+}
+
+static int64_t rounded(int64_t bytes) { return (bytes + 63) & ~(int64_t)63; }
+
+/* Lay out the kernel's buffers, those that threads do not share once for each, in `local`, or in
+ * *heap, which the caller gives back: 0, or -1 and an error. */
+static int buffers(Call *c, const int64_t *at, int threads, char *local, void **heap) {
+  int64_t count = *at++, total = 0, where[PLACES], own[PLACES];
+  if (threads > 1) total = rounded((int64_t)sizeof *c->w * count * threads);
   for (int64_t k = 0; k < count; k++) {
-    int64_t bytes = *at++, length = 1;
+    int64_t bytes = *at++, shared = *at++, length = 1;
     int too_long = 0;
     for (int64_t places = *at++; places > 0; places--)
       too_long |= __builtin_mul_overflow(length, c->n[*at++], &length);
     too_long |= __builtin_mul_overflow(length > 0 ? length : 1, bytes, &bytes);
     where[k] = total;
-    too_long |= __builtin_add_overflow(total, bytes, &total);
-    too_long |= __builtin_add_overflow(total, 63, &total);
-    total &= ~(int64_t)63;
+    too_long |= bytes > INT64_MAX / MOST_THREADS;
+    bytes = too_long ? 0 : rounded(bytes);
+    own[k] = shared ? 0 : bytes;
+    too_long |= __builtin_add_overflow(total, shared ? bytes : bytes * threads, &total);
     if (too_long) {
       PyErr_NoMemory();
       return -1;
     }
   }
-  *code = at;
   char *base = local;
   if (total > LOCAL_BYTES) {
-    base = *heap = PyMem_RawMalloc((size_t)total + 63);
+    base = *heap = elemc_take((size_t)total);
     if (base == NULL) {
       PyErr_NoMemory();
       return -1;
     }
-    base = (char *)(((uintptr_t)base + 63) & ~(uintptr_t)63);
   }
-  for (int64_t k = 0; k < count; k++) c->w[k] = base + where[k];
+  c->w = threads > 1 ? (char **)(void *)base : c->own_w;
+  for (int t = 0; t < threads; t++)
+    for (int64_t k = 0; k < count; k++) c->w[t * count + k] = base + where[k] + t * own[k];
   return 0;
 }
 
-static int phases(const Call *c, const Entry *e, const int64_t *at, double work) {
-  PyThreadState *state = work > RELEASE ? PyEval_SaveThread() : NULL;
+static int phases(const Call *c, const Entry *e, int threads, int64_t buffers) {
+  double all = 0;
+  for (int64_t k = 0; k < c->phases; k++) all += c->work[k];
+  PyThreadState *state = all > RELEASE ? PyEval_SaveThread() : NULL;
   int status = 0;
-  int64_t count = *at++;
-  for (int64_t phase = 0; phase < count; phase++, at++)
-    status |= e->kernel(phase, 0, *at < 0 ? 1 : c->n[*at], c->p, c->s, c->n, NULL, c->w);
+  for (int64_t k = 0; k < c->phases; k++)
+    status |= elemc_run(e->kernel, k, c->length[k], c->work[k], threads, c->p, c->s, c->n, c->w,
+                        buffers);
   if (state != NULL) PyEval_RestoreThread(state);
   return status;
 }
@@ -538,10 +617,11 @@ static int run(Callable *self, const Entry *e, Call *c, const int64_t *code, PyO
   for (int k = 0; k < self->nout; k++) results[k] = NULL;
   done = outputs(self, e, c, &code, results, scalars);
   if (done == 1) {
-    double work = bind(c, e, &code);
-    if (buffers(c, &code, local, &heap) == 0) {
-      status = phases(c, e, code, work);
-      PyMem_RawFree(heap);
+    bind(c, e, &code);
+    int threads = elemc_threads(estimate(c, &code));
+    if (buffers(c, code, threads, local, &heap) == 0) {
+      status = phases(c, e, threads, *code);
+      if (heap != NULL) elemc_give(heap);
       self->hits++;
       if (status != 0)
         *result = PyObject_CallFunction(fail, "iO", status, self); /* raises */
@@ -914,12 +994,14 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit_elemc_callable(void) {
   import_array();
+  large_handler = PyCapsule_New(&large_memory, "mem_handler", NULL);
   name_call = PyUnicode_InternFromString("_call");
   name_out = PyUnicode_InternFromString("out");
   name_where = PyUnicode_InternFromString("where");
   name_req = PyUnicode_InternFromString("req");
   PyObject *module = PyModule_Create(&definition);
   if (name_call == NULL || name_out == NULL || name_where == NULL || name_req == NULL ||
+      large_handler == NULL ||
       module == NULL ||
       PyModule_AddType(module, &CallableType) < 0 ||
       PyModule_AddType(module, &DispatcherType) < 0 ||

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import uuid
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +28,8 @@ def _noted(node: Node) -> Node:
 def new_input(name: str, ndim: int, dtype: Any, weak: bool = False) -> Array:
     """An argument of a function to be."""
     known = None if dtype is None else dtype_of(dtype)
-    return Array(make(Input, name, ndim, known, uuid.uuid4().int, weak))
+    ident = int.from_bytes(os.urandom(16), "big")  # of no other input, of no other process's either
+    return Array(make(Input, name, ndim, known, ident, weak))
 
 
 def array(name: str | None, ndim: int, dtype: Any = "float64") -> Array:

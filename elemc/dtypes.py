@@ -59,6 +59,10 @@ PYTHON_NUMBERS = {int: np.dtype(np.int64), float: np.dtype(np.float64),
 
 DTYPES: tuple[np.dtype, ...] = tuple(np.dtype(name) for name in CTYPES)
 
+# Equal dtypes are one key: longlong finds the long of its size.
+NAMES: dict[np.dtype, str] = dict(zip(DTYPES, CTYPES, strict=True))
+_NATIVE: dict[np.dtype, np.dtype] = {dtype: dtype for dtype in DTYPES}
+
 
 def dtype_of(spec: object) -> np.dtype:
     """The native-endian NumPy dtype that `spec` names.
@@ -72,12 +76,11 @@ def dtype_of(spec: object) -> np.dtype:
         dtype: np.dtype = np.dtype(spec)  # type: ignore[call-overload]
     except (TypeError, ValueError, SyntaxError) as error:
         raise DtypeError(f"{spec!r} is not a dtype: {error}") from None
-    dtype = np.dtype(dtype.newbyteorder("="))
-    if dtype.kind in "iu":  # longlong and long are one type of eight bytes
-        dtype = np.dtype(f"{dtype.kind}{dtype.itemsize}")
-    if dtype.name not in CTYPES:
-        raise DtypeError(f"elemc has no dtype {dtype}; it has {', '.join(CTYPES)}")
-    return dtype
+    native = _NATIVE.get(dtype.newbyteorder("="))
+    if native is None:
+        raise DtypeError(f"elemc has no dtype {dtype.newbyteorder('=')}; it has "
+                         f"{', '.join(CTYPES)}")
+    return native
 
 
 def number_dtype(value: complex) -> np.dtype:

@@ -14,9 +14,11 @@ from .dtypes import ctype
 from .nest import (
     TREE,
     Kernel,
+    Phase,
 )
 from .statements import Statements
 from .templating import environment
+from .work import work_of
 
 BLOCK = 4096  # elements of a row between two steps of its tree
 ROWS = 64  # rows of a strip between two steps of its tree
@@ -36,6 +38,18 @@ class Pointer:
 
 
 @dataclass(frozen=True)
+class Part:
+    """One phase of a kernel: what it may be cut along, and how much work it is.
+
+    `axis` is the place of its parallel axis in `sizes`, or None if it runs in one piece.  `work`
+    is a sum, in units of 1/16 nanosecond: of pairs of a factor and places of other factors.
+    """
+
+    axis: int | None
+    work: tuple[tuple[int, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True)
 class Bindings:
     """What a caller passes to a kernel.
 
@@ -47,14 +61,13 @@ class Bindings:
     buffers : tuple
         Per buffer: places in `sizes` whose product is its length, its item size, and whether
         it is shared among threads.
-    phases : tuple
-        Per phase the place in `sizes` of its parallel axis, or None if it runs in one piece.
+    phases : tuple of Part
     """
 
     pointers: tuple[Pointer, ...]
     sizes: tuple[tuple[str, Any], ...]
     buffers: tuple[tuple[tuple[int, ...], int, bool], ...]
-    phases: tuple[int | None, ...]
+    phases: tuple[Part, ...]
 
 
 @dataclass
@@ -77,14 +90,12 @@ class _Emitter(Statements):
             self.extent(axis)
         phases = [[self.statement(s, "begin", "end") for s in phase.body]
                   for phase in self.kernel.phases]
-        buffers = [(tuple(list(self.sizes).index(("product", self.kernel.axes[a])) for a in b.axes),
+        buffers = [(tuple(map(self.size_place, b.axes)),
                     b.times * (b.dtype.itemsize if b.dtype != np.float16 else 4), b.shared)
                    for b in self.kernel.buffers]
         pointers, views = self.pointers()
         bindings = Bindings(
-            pointers, tuple(self.sizes), tuple(buffers),
-            tuple(None if p.axis is None else list(self.sizes).index(
-                ("product", self.kernel.axes[p.axis.rstrip("/")])) for p in self.kernel.phases))
+            pointers, tuple(self.sizes), tuple(buffers), tuple(map(self.part, self.kernel.phases)))
         memory = [{"name": b.name, "type": ctype(b.dtype).value} for b in self.kernel.buffers]
         text = environment().get_template("kernel.c.j2").render(
             banner=[*banner, "", *self.operand_lines(views)], entry=ENTRY % entry, phases=phases,
@@ -92,6 +103,16 @@ class _Emitter(Statements):
             extents=[(name, f"n[{k}]") for k, name in enumerate(self.sizes.values())],
             buffers=memory, checks=self.checks, **self.prologue(repr((phases, views, memory))))
         return Source(text, entry, bindings)
+
+    def size_place(self, axis: str) -> int:
+        """Where the extent of an axis stands among the sizes."""
+        return list(self.sizes).index(("product", self.kernel.axes[axis]))
+
+    def part(self, phase: Phase) -> Part:
+        """What a caller needs to know of a phase."""
+        work = work_of(self.kernel, phase)
+        return Part(None if phase.axis is None else self.size_place(phase.axis.rstrip("/")),
+                    tuple((units, tuple(map(self.size_place, axes))) for units, axes in work))
 
     def prologue(self, body: str) -> dict[str, list[str]]:
         """Everything the body asked for, in a fixed order."""

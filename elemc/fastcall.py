@@ -133,7 +133,7 @@ def fits(closed: Closed, compiled: Compiled) -> bool:
     """Whether the C has room for all that this kernel needs."""
     module, bind = load(), compiled.bindings
     most = max(len(closed.extents.program), len(bind.sizes), len(bind.pointers),
-               sum(len(p.strides) for p in bind.pointers), len(bind.buffers))
+               sum(len(p.strides) for p in bind.pointers), len(bind.buffers), len(bind.phases))
     return bool(len(compiled.spec.operands) <= module.OPERANDS and most <= module.PLACES)
 
 
@@ -141,7 +141,8 @@ def stream(closed: Closed, compiled: Compiled, sizes: Sequence[int]) -> list[int
     """How calls like one with extents `sizes` bind their arrays to this kernel.
 
     In order: the extent program, the folds that must not be empty, the outputs, the sizes, the
-    pointers with their strides, the buffers, the phases.  Lists start with their length.
+    pointers with their strides, the phases with their work, the buffers.  Lists start with their
+    length.
     """
     bind, program = compiled.bindings, closed.extents.program
     words = [len(program)]
@@ -159,10 +160,15 @@ def stream(closed: Closed, compiled: Compiled, sizes: Sequence[int]) -> list[int
     words += [len(bind.pointers)]
     for pointer in bind.pointers:
         words += _pointer(pointer)
+    words += [len(bind.phases)]
+    for phase in bind.phases:
+        words += [-1 if phase.axis is None else phase.axis, len(phase.work)]
+        for units, places in phase.work:
+            words += [units, len(places), *places]
     words += [len(bind.buffers)]
-    for places, itemsize, _ in bind.buffers:
-        words += [itemsize, len(places), *places]
-    return [*words, len(bind.phases), *(-1 if axis is None else axis for axis in bind.phases)]
+    for places, itemsize, shared in bind.buffers:
+        words += [itemsize, int(shared), len(places), *places]
+    return words
 
 
 def _instruction(step: Instruction) -> list[int]:

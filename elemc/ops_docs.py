@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .dtypes import DTYPES
+from .dtypes import DTYPES, NAMES
 from .errors import DtypeError
 from .ops_base import ScalarOp
 
@@ -134,8 +134,8 @@ def _dtypes(op: ScalarOp) -> list[str]:
         except DtypeError:
             continue
         if out == dtype:
-            kept.append(dtype.name)
+            kept.append(NAMES[dtype])
         else:
-            found.setdefault(out.name, []).append(dtype.name)
+            found.setdefault(NAMES[out], []).append(NAMES[dtype])
     rows = [f"{', '.join(names)} -> {out}" for out, names in found.items()]
     return [*([f"{', '.join(kept)} -> the same"] if kept else []), *rows]

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .build import FFI
+from .build import FFI, runtime_function
 from .compiler import Compiled
 from .errors import DomainError
 from .formula import formula
@@ -17,6 +17,12 @@ from .maps import Instruction, slice_start
 from .ops_base import FAULTS
 from .specialize import Given
 from .values import layout_of
+
+UNITS = 16  # of work in a nanosecond
+
+THREADS_C = "int elemc_threads(double nanoseconds)"
+RUN_C = ("int elemc_run(intptr_t kernel, int64_t phase, int64_t length, double nanoseconds, "
+         "int threads, intptr_t *p, int64_t *s, int64_t *n, intptr_t *w, int64_t buffers)")
 
 
 def given(array: np.ndarray) -> Given:
@@ -61,9 +67,7 @@ def launch(compiled: Compiled, arrays: Sequence[np.ndarray], sizes: Sequence[int
         strides += [sum(step[d] * c for d, c in terms) for terms in pointer.strides]
     n = [math.prod(sizes[e] for e in what) if kind == "product"
          else slice_start(program[what], sizes) for kind, what in bind.sizes]
-    work = [np.empty(max(1, math.prod(n[k] for k in places)) * itemsize, np.uint8)
-            for places, itemsize, _ in bind.buffers]
-    return _run(compiled, pointers, strides, n, work)
+    return _run(compiled, pointers, strides, n)
 
 
 def fail(status: int, function: Any) -> NoReturn:
@@ -77,16 +81,26 @@ def fail(status: int, function: Any) -> NoReturn:
     raise error
 
 
-def _run(compiled: Compiled, pointers: list[int], strides: list[int], n: list[int],
-         work: list[np.ndarray]) -> int:
+def _run(compiled: Compiled, pointers: list[int], strides: list[int], n: list[int]) -> int:
+    bind = compiled.bindings
+    work = [sum(units * math.prod(n[k] for k in places) for units, places in phase.work) / UNITS
+            for phase in bind.phases]
+    most = max((t for t, phase in zip(work, bind.phases, strict=True) if phase.axis is not None),
+               default=0)
+    threads = runtime_function(THREADS_C)(most)
+    buffers: list[np.ndarray] = []  # those of thread 0, then those of thread 1, ...
+    for k in range(threads * len(bind.buffers)):
+        places, itemsize, shared = bind.buffers[k % len(bind.buffers)]
+        length = max(1, math.prod(n[j] for j in places)) * itemsize
+        again = shared and k >= len(bind.buffers)
+        buffers.append(buffers[k % len(bind.buffers)] if again else np.empty(length, np.uint8))
     p = FFI.new("intptr_t[]", pointers or 1)
     s = FFI.new("int64_t[]", strides or 1)
     sizes = FFI.new("int64_t[]", n or 1)
-    w = FFI.new("intptr_t[]", [b.__array_interface__["data"][0] for b in work] or 1)
-    call: Any = compiled.kernel.function
-    status = 0
-    for phase, axis in enumerate(compiled.bindings.phases):
-        end = 1 if axis is None else n[axis]
-        status |= call(phase, 0, end, FFI.cast("char *const *", p), s, sizes, FFI.NULL,
-                       FFI.cast("char *const *", w))
+    w = FFI.new("intptr_t[]", [b.__array_interface__["data"][0] for b in buffers] or 1)
+    run, status = runtime_function(RUN_C), 0
+    for number, (time, phase) in enumerate(zip(work, bind.phases, strict=True)):
+        length = 1 if phase.axis is None else n[phase.axis]
+        status |= run(compiled.kernel.address, number, length, time, threads, p, s, sizes, w,
+                      len(bind.buffers))
     return status

@@ -8,28 +8,63 @@ import sys
 
 import numpy as np
 
+from .build import FFI, KEEP_C, USE_THREADS_C, runtime_function
 from .cache import cache_dir, entries
 from .errors import ArgumentError, CompileError
+from .threads import choose, number_of_threads
 from .toolchain import fallback, find_toolchain
+
+MEMORY_C = "void elemc_memory(int64_t *facts)"
 
 
 def get_num_threads() -> int:
-    """How many threads a call uses: always 1 in this version."""
-    return 1
+    """How many threads a call uses at most; from the start, one per CPU of this process.
+
+    The CPUs are those that affinity and control groups leave to this process; ELEMC_NUM_THREADS
+    overrules them.  Results do not depend on it.
+    """
+    return number_of_threads()
 
 
 def set_num_threads(count: int) -> None:
-    """Set how many threads a call may use.
-
-    This version computes on one thread; a larger number is a limit that is not reached.
+    """Set how many threads a call may use; small calls use fewer.
 
     Raises
     ------
     ArgumentError
         If `count` is not a positive integer.
     """
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise ArgumentError(f"the number of threads is a positive integer, not {count!r}")
+    choose(count)
+    if find_toolchain() is not None:
+        runtime_function(USE_THREADS_C)(count)
+
+
+def get_recycling() -> tuple[int, int]:
+    """Bytes of freed outputs that are kept for new ones now, and the most that may be."""
+    if find_toolchain() is None:
+        return 0, 0
+    facts = FFI.new("int64_t[4]")
+    runtime_function(MEMORY_C)(facts)
+    return facts[0], facts[1]
+
+
+def set_recycling(most: int) -> None:
+    """Keep at most so many bytes of freed outputs for new ones; 0 keeps none.
+
+    New memory is dear: the system has to clear it, page by page, which takes longer than most
+    kernels do.  So the memory of large outputs (1 MiB and more) is kept when they die.  All but
+    the latest 64 MiB of it is marked so that the system takes it when memory is short.  From the
+    start the most is an eighth of the machine's memory, or ELEMC_RECYCLE (in MiB).
+
+    Raises
+    ------
+    ArgumentError
+        If `most` is not a non-negative integer.
+    """
+    if not isinstance(most, int) or isinstance(most, bool) or most < 0:
+        raise ArgumentError(f"the bytes kept are a non-negative integer, not {most!r}")
+    if find_toolchain() is not None:
+        runtime_function(KEEP_C)(most)
 
 
 def config() -> dict[str, str]:
@@ -39,6 +74,7 @@ def config() -> dict[str, str]:
         problem = "none found"
     except CompileError as error:
         tool, problem = None, str(error)
+    kept, most = get_recycling()
     held = entries()
     size = sum(e.size for e in held)
     return {
@@ -48,6 +84,7 @@ def config() -> dict[str, str]:
         "vector math": "libmvec" if tool and tool.simd else "scalar",
         "without compiler": fallback(),
         "threads": str(get_num_threads()),
+        "recycled memory": f"{kept / 2**20:.1f} of at most {most / 2**20:.0f} MiB",
         "cache": f"{cache_dir()} ({len(held)} entries, {size / 2**20:.1f} MiB)",
         "python": f"{sys.version.split()[0]} on {platform.platform()}",
         "numpy": np.__version__,

@@ -17,7 +17,6 @@ import platform
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -25,12 +24,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .cache import key_of, note, save_note, writing
 from .errors import ArgumentError, CompileError
+
+if TYPE_CHECKING:
+    import subprocess
 
 FORMAT = "1"  # of what is noted of a compiler; part of every key
 
@@ -150,6 +152,8 @@ def run(
     OSError
         If it cannot be started.
     """
+    import subprocess  # slow to import, and needed only where nothing is cached
+
     return subprocess.run(
         command, cwd=work, env=environment(scratch or work), stdin=subprocess.DEVNULL,
         capture_output=True, text=True, errors="replace", check=False,

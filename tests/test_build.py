@@ -229,7 +229,7 @@ def test_cold_then_warm(monkeypatch, root):
     assert warm.cached and warm.path == cold.path
     np.testing.assert_array_equal(evaluate(warm), expected)
     np.testing.assert_array_equal(expected, 3 * np.arange(1001.0) + 1)
-    assert {entry.name for entry in cache.entries()} == {"test_kernel", "elemc_math"}
+    assert {entry.name for entry in cache.entries()} == {"test_kernel", "elemc_math", "elemc_runtime"}
 
 
 def test_key_holds_machine_and_math_library(monkeypatch):
@@ -254,7 +254,8 @@ def test_eight_processes_start_cold_at_once(root):
     processes = [start("check(); check(2)", "-W", "error") for _ in range(8)]
     for process in processes:
         finish(process)
-    assert sorted(entry.name for entry in cache.entries()) == ["elemc_math", *["test_kernel"] * 2]
+    names = sorted(entry.name for entry in cache.entries())
+    assert names == ["elemc_math", "elemc_runtime", *["test_kernel"] * 2]
     assert not list(root.glob("elemc-tmp-*"))
 
 
@@ -294,8 +295,8 @@ def test_a_damaged_library_never_answers(root):
 
 def test_library_that_does_not_load_is_rebuilt(monkeypatch):
     tool = toolchain.find_toolchain()
-    math = build._math_library(tool)
-    key = build._Job(tool, "test_kernel", source(), depends=math).key
+    needs, _ = build._support(tool)
+    key = build._Job(tool, "test_kernel", source(), depends=needs).key
 
     def nonsense(work):
         (work / "kernel.so").write_bytes(b"no library, though its checksum is right")
@@ -383,7 +384,7 @@ def test_failed_compile_shows_command_words_and_source():
     kept = Path(text.rpartition("source: ")[2])
     assert "test_kernel" in text and "not_declared" in text and "-O3" in text
     assert kept.read_text() == wrong and f"{kept}\n" in text.partition("command: ")[2]
-    assert {entry.name for entry in cache.entries()} == {"elemc_math"}
+    assert {entry.name for entry in cache.entries()} == {"elemc_math", "elemc_runtime"}
 
 
 def test_name_that_nobody_defines_is_found_when_loading():
@@ -465,7 +466,7 @@ def test_threads(monkeypatch, tmp_path):
     for thread in threads:
         thread.join()
     assert all(got[place] is got[place % 2] for place in range(6))
-    assert len(log.read_text().splitlines()) == 3  # two kernels and the math library, each once
+    assert len(log.read_text().splitlines()) == 4  # two kernels and two libraries, each once
 
 
 def test_fork_while_another_thread_builds():

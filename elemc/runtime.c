@@ -1,0 +1,389 @@
+/* What kernels and calls need besides mathematics: streaming stores, large memory, threads.
+ *
+ * Plain C, without Python; loaded once per process, before any kernel.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fenv.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#if defined __x86_64__
+#include <immintrin.h>
+#endif
+
+/* -- streaming stores --------------------------------------------------------------------------- */
+
+/* Copy a block that lies in the first cache to memory, past the caches: an output that outgrows
+ * them is not read before it is written, and displaces nothing.  Lines that the block does not
+ * fill are written as usual. */
+void elemc_stream(char *to, const void *block, int64_t bytes) {
+  const char *from = block;
+#if defined __x86_64__
+  int64_t head = -(intptr_t)to & 63;
+  if (head > bytes) head = bytes;
+  memcpy(to, from, (size_t)head);
+  to += head, from += head, bytes -= head;
+  for (; bytes >= 64; to += 64, from += 64, bytes -= 64) {
+#if defined __AVX512F__
+    _mm512_stream_si512((void *)to, _mm512_loadu_si512(from));
+#elif defined __AVX__
+    _mm256_stream_si256((void *)to, _mm256_loadu_si256((const void *)from));
+    _mm256_stream_si256((void *)(to + 32), _mm256_loadu_si256((const void *)(from + 32)));
+#else
+    for (int k = 0; k < 64; k += 16)
+      _mm_stream_si128((void *)(to + k), _mm_loadu_si128((const void *)(from + k)));
+#endif
+  }
+#endif
+  memcpy(to, from, (size_t)bytes);
+}
+
+/* Bytes from which on an output outgrows the caches: a quarter of the last one, which others
+ * share, and at most 16 MiB. */
+int64_t elemc_large(void) {
+  static int64_t large;
+  if (large == 0) {
+    long last = -1;
+#if defined _SC_LEVEL3_CACHE_SIZE
+    last = sysconf(_SC_LEVEL3_CACHE_SIZE);
+#endif
+    int64_t quarter = last > 0 ? last / 4 : 8 << 20;
+    large = quarter > 16 << 20 ? 16 << 20 : quarter < 1 << 20 ? 1 << 20 : quarter;
+  }
+  return large;
+}
+
+/* -- large memory ------------------------------------------------------------------------------- */
+
+/* New pages cost more to fetch than most kernels take to fill them.  So large memory comes in
+ * huge pages, and what is given back is kept, and given out again.  Of what is kept the latest
+ * `HOT` bytes stay as they are; the system may take the rest back whenever it is short of memory
+ * (MADV_FREE), and there is never more than `most`. */
+
+enum {
+  HEADER = 64,          /* before the data: the size of its block */
+  SPARES = 32,          /* blocks that are kept */
+  SMALL_GRAIN = 1 << 18,
+  HUGE_PAGE = 1 << 21,
+  HOT = 1 << 26
+};
+
+typedef struct {
+  char *start;
+  size_t bytes;
+  int offered; /* to the system */
+} Block;
+
+static struct {
+  pthread_mutex_t lock;
+  int count;
+  Block spare[SPARES]; /* the latest last */
+  int64_t held, most, reused, mapped;
+} memory = {.lock = PTHREAD_MUTEX_INITIALIZER, .most = -1};
+
+static int64_t most_spare(void) {
+  if (memory.most < 0) memory.most = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / 8;
+  return memory.most;
+}
+
+static size_t rounded(size_t bytes, size_t grain) { return (bytes + grain - 1) / grain * grain; }
+
+/* Take spare block k out of the list. */
+static Block remove_spare(int k) {
+  Block found = memory.spare[k];
+  memory.count--;
+  memmove(memory.spare + k, memory.spare + k + 1,
+          (size_t)(memory.count - k) * sizeof *memory.spare);
+  memory.held -= (int64_t)found.bytes;
+  return found;
+}
+
+/* The smallest spare block of about this size. */
+static Block find_spare(size_t bytes) {
+  int best = -1;
+  for (int k = 0; k < memory.count; k++) {
+    size_t has = memory.spare[k].bytes;
+    if (has >= bytes && has <= bytes + bytes / 4 &&
+        (best < 0 || has <= memory.spare[best].bytes))
+      best = k;
+  }
+  return best < 0 ? (Block){0} : remove_spare(best);
+}
+
+/* New pages, huge ones if there are any; starts where a huge page does. */
+static char *map_pages(size_t bytes) {
+  char *start = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                     -1, 0);
+  if (start == MAP_FAILED) return NULL;
+  size_t before = -(uintptr_t)start & (HUGE_PAGE - 1);
+  if (before > 0) munmap(start, before);
+  munmap(start + before + bytes, HUGE_PAGE - before);
+#if defined MADV_HUGEPAGE
+  madvise(start + before, bytes, MADV_HUGEPAGE); /* a wish */
+#endif
+  return start + before;
+}
+
+static void shrink(int64_t most) {
+  while (memory.count > 0 && (memory.count == SPARES || memory.held > most)) {
+    Block old = remove_spare(0);
+    munmap(old.start, old.bytes);
+  }
+}
+
+/* At least `bytes` bytes, aligned to 64; NULL if there are none. */
+void *elemc_take(size_t bytes) {
+  if (bytes > PTRDIFF_MAX - 2 * HUGE_PAGE) return NULL;
+  bytes = rounded(bytes + HEADER, bytes < 4 * HUGE_PAGE ? SMALL_GRAIN : HUGE_PAGE);
+  pthread_mutex_lock(&memory.lock);
+  Block found = find_spare(bytes);
+  if (found.start != NULL) {
+    memory.reused++;
+  } else {
+    found = (Block){.start = map_pages(bytes), .bytes = bytes};
+    if (found.start == NULL) {
+      shrink(0);
+      found.start = map_pages(bytes);
+    }
+    memory.mapped++;
+  }
+  pthread_mutex_unlock(&memory.lock);
+  if (found.start == NULL) return NULL;
+  memcpy(found.start, &found.bytes, sizeof found.bytes);
+  return found.start + HEADER;
+}
+
+/* How many bytes there are at `data`. */
+size_t elemc_size(const void *data) {
+  size_t bytes;
+  memcpy(&bytes, (const char *)data - HEADER, sizeof bytes);
+  return bytes - HEADER;
+}
+
+/* Give back what `elemc_take` gave. */
+void elemc_give(void *data) {
+  Block block = {.start = (char *)data - HEADER, .bytes = elemc_size(data) + HEADER};
+  pthread_mutex_lock(&memory.lock);
+  int64_t most = most_spare(), hot = 0;
+  if ((int64_t)block.bytes > most) {
+    munmap(block.start, block.bytes);
+  } else {
+    shrink(most - (int64_t)block.bytes);
+    memory.spare[memory.count++] = block;
+    memory.held += (int64_t)block.bytes;
+    for (int k = memory.count - 1; k >= 0; k--) {
+      Block *b = &memory.spare[k];
+      hot += (int64_t)b->bytes;
+      if (hot <= HOT || b->offered) continue;
+#if defined MADV_FREE
+      madvise(b->start, b->bytes, MADV_FREE);
+#endif
+      b->offered = 1;
+    }
+  }
+  pthread_mutex_unlock(&memory.lock);
+}
+
+/* Keep at most this many bytes from now on; -1: an eighth of the machine's memory. */
+void elemc_keep_at_most(int64_t bytes) {
+  pthread_mutex_lock(&memory.lock);
+  memory.most = bytes;
+  shrink(most_spare());
+  pthread_mutex_unlock(&memory.lock);
+}
+
+/* Bytes kept and the most that may be; how often memory was given out again, and mapped. */
+void elemc_memory(int64_t facts[4]) {
+  pthread_mutex_lock(&memory.lock);
+  facts[0] = memory.held, facts[1] = most_spare();
+  facts[2] = memory.reused, facts[3] = memory.mapped;
+  pthread_mutex_unlock(&memory.lock);
+}
+
+/* -- threads ------------------------------------------------------------------------------------ */
+
+/* A phase of a kernel is cut into pieces, which the calling thread and the workers take one by one.
+ * Workers start when they are first needed.  One that has nothing to do looks for work for a
+ * moment, then sleeps; a call does not wait for a worker that has not woken up.  While one call
+ * uses the workers, calls of other Python threads run on their own thread alone. */
+
+typedef int (*Kernel)(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
+                      const int64_t *n, const int64_t *tune, char *const *w);
+
+typedef struct {
+  Kernel kernel;
+  int64_t phase, length, piece; /* piece: indices of the parallel axis */
+  char *const *p;
+  const int64_t *s, *n;
+  char *const *w; /* buffers of thread 0, then those of thread 1, ... */
+  int64_t buffers;
+  fenv_t modes; /* of floating-point arithmetic, in the caller */
+  _Atomic int64_t next;
+  _Atomic int status;
+} Job;
+
+enum {
+  MOST_THREADS = 256,
+  GRAIN = 15000,   /* nanoseconds of work that are worth a piece */
+  LOOKING = 100000 /* nanoseconds for which a worker looks for work before it sleeps */
+};
+
+static struct {
+  pthread_mutex_t busy; /* held by the call that uses the workers */
+  pthread_mutex_t lock; /* guards what follows */
+  pthread_cond_t wake;
+  int threads; /* the most of a call */
+  int workers, sleeping;
+  Job *job;
+  int helpers; /* workers that may still join the job */
+  _Atomic uint64_t number; /* of jobs so far */
+  _Atomic int inside;      /* workers on the job */
+} pool = {.busy = PTHREAD_MUTEX_INITIALIZER,
+          .lock = PTHREAD_MUTEX_INITIALIZER,
+          .wake = PTHREAD_COND_INITIALIZER,
+          .threads = 1};
+
+static void pause_a_moment(void) {
+#if defined __x86_64__
+  _mm_pause();
+#elif defined __aarch64__
+  __asm__ volatile("yield");
+#endif
+}
+
+static int64_t nanoseconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+/* Take pieces until there are none left. */
+static void work(Job *job, int thread) {
+  int status = 0;
+  for (;;) {
+    int64_t begin = atomic_fetch_add(&job->next, job->piece);
+    if (begin >= job->length) break;
+    int64_t end = job->length - begin > job->piece ? begin + job->piece : job->length;
+    status |= job->kernel(job->phase, begin, end, job->p, job->s, job->n, NULL,
+                          job->w + thread * job->buffers);
+  }
+#if defined __x86_64__
+  _mm_sfence(); /* what was streamed is there for all */
+#endif
+  atomic_fetch_or(&job->status, status);
+}
+
+/* Wait until there is another job than number `seen`. */
+static void look_for_work(uint64_t seen) {
+  int64_t end = nanoseconds() + LOOKING;
+  while (atomic_load(&pool.number) == seen) {
+    for (int k = 0; k < 50; k++) pause_a_moment();
+    if (nanoseconds() > end) break;
+  }
+}
+
+static void *worker(void *start) {
+  uint64_t seen = (uint64_t)(uintptr_t)start;
+  for (;;) {
+    look_for_work(seen);
+    pthread_mutex_lock(&pool.lock);
+    pool.sleeping++;
+    while (pool.number == seen) pthread_cond_wait(&pool.wake, &pool.lock);
+    pool.sleeping--;
+    seen = pool.number;
+    Job *job = pool.helpers > 0 ? pool.job : NULL;
+    int thread = job == NULL ? 0 : pool.helpers--;
+    if (job != NULL) pool.inside++;
+    pthread_mutex_unlock(&pool.lock);
+    if (job == NULL) continue;
+    fesetenv(&job->modes);
+    work(job, thread);
+    atomic_fetch_sub(&pool.inside, 1);
+  }
+  return NULL;
+}
+
+/* Have `count` workers; fewer if the system gives no more. */
+static void start_workers(int count) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the threads of Python */
+  for (; pool.workers < count; pool.workers++) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, worker, (void *)(uintptr_t)pool.number) != 0) break;
+    pthread_detach(thread);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* How many threads are worth their while for so much work. */
+int elemc_threads(double nanoseconds) {
+  double worth = nanoseconds / GRAIN;
+  return worth < 2 ? 1 : worth < pool.threads ? (int)worth : pool.threads;
+}
+
+/* The most threads that a call uses, its own included. */
+void elemc_use_threads(int count) { pool.threads = count < MOST_THREADS ? count : MOST_THREADS; }
+
+/* Indices per piece: several pieces for every thread, as some are faster; if there are many
+ * indices, a piece is a multiple of what kernels take at a time. */
+static int64_t piece_of(int64_t length, double nanoseconds, int threads) {
+  double pieces = nanoseconds / GRAIN < 8 * threads ? nanoseconds / GRAIN : 8 * threads;
+  int64_t piece = (int64_t)((double)length / pieces) + 1, grain = 512;
+  while (grain > 1 && piece < 4 * grain) grain /= 2;
+  return (piece + grain - 1) / grain * grain;
+}
+
+/* Run a phase that is worth `nanoseconds` by at most `threads` threads; returns its status. */
+int elemc_run(Kernel kernel, int64_t phase, int64_t length, double nanoseconds, int threads,
+              char *const *p, const int64_t *s, const int64_t *n, char *const *w,
+              int64_t buffers) {
+  int worth = elemc_threads(nanoseconds);
+  if (threads > worth) threads = worth;
+  if (threads < 2 || length < 2 || pthread_mutex_trylock(&pool.busy) != 0)
+    return kernel(phase, 0, length, p, s, n, NULL, w);
+  int64_t piece = piece_of(length, nanoseconds, threads);
+  Job job = {.kernel = kernel, .phase = phase, .length = length, .piece = piece,
+             .p = p, .s = s, .n = n, .w = w, .buffers = buffers};
+  fegetenv(&job.modes);
+  pthread_mutex_lock(&pool.lock);
+  start_workers(threads - 1);
+  pool.job = &job;
+  pool.helpers = threads - 1 < pool.workers ? threads - 1 : pool.workers;
+  pool.number++;
+  int sleeping = pool.sleeping;
+  pthread_mutex_unlock(&pool.lock);
+  if (sleeping > 0) pthread_cond_broadcast(&pool.wake);
+  work(&job, 0);
+  pthread_mutex_lock(&pool.lock);
+  pool.job = NULL;
+  pool.helpers = 0;
+  pthread_mutex_unlock(&pool.lock);
+  for (int k = 0; atomic_load(&pool.inside) > 0; k++) /* each is at its last piece */
+    k < 10000 ? pause_a_moment() : (void)sched_yield();
+  pthread_mutex_unlock(&pool.busy);
+  return job.status;
+}
+
+/* -- fork --------------------------------------------------------------------------------------- */
+
+/* A child has no workers, and nobody holds its locks. */
+static void after_fork(void) {
+  pthread_mutex_init(&memory.lock, NULL);
+  pthread_mutex_init(&pool.busy, NULL);
+  pthread_mutex_init(&pool.lock, NULL);
+  pthread_cond_init(&pool.wake, NULL);
+  pool.workers = pool.sleeping = pool.helpers = 0;
+  pool.job = NULL;
+  pool.inside = 0;
+}
+
+__attribute__((constructor)) static void prepare(void) { pthread_atfork(NULL, NULL, after_fork); }
