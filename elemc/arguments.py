@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .compiler import Closed
 from .dtypes import as_array, dtype_of
 from .errors import ArgumentError, DtypeError, ShapeError
 from .formula import formula
 from .graph import Input, Node, source_of
 from .maps import Misfit, explain, run_extents
+
+if TYPE_CHECKING:
+    from .compiler import Closed
 
 REQS = ("write", "add", "null")
 

@@ -36,7 +36,8 @@ enum {
   LOCAL_BYTES = 4096, /* of buffers that live on the stack */
   LARGE_BYTES = 1 << 20, /* of outputs whose memory is kept for the next */
   WEIGHT = 16,           /* units of work in a nanosecond */
-  MOST_THREADS = 256
+  MOST_THREADS = 256,
+  LINE_BYTES = 1024 /* of a line that is worth going past the caches */
 };
 
 typedef int (*Kernel)(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
@@ -46,6 +47,7 @@ typedef int (*Kernel)(int64_t phase, int64_t begin, int64_t end, char *const *p,
 extern void *elemc_take(size_t bytes);
 extern size_t elemc_size(const void *data);
 extern void elemc_give(void *data);
+extern int64_t elemc_large(void);
 extern int elemc_threads(double nanoseconds);
 extern int elemc_run(Kernel kernel, int64_t phase, int64_t length, double nanoseconds, int threads,
                      char *const *p, const int64_t *s, const int64_t *n, char *const *w,
@@ -95,6 +97,7 @@ typedef struct {
 } Call;
 
 static PyTypeObject CallableType;
+static double large_bytes; /* of outputs that outgrow the caches */
 static PyObject *fail; /* runtime.fail: raises the error of a status */
 static PyObject *name_call, *name_out, *name_where, *name_req;
 
@@ -253,6 +256,26 @@ static Py_ssize_t start_of(const int64_t *step, const int64_t *extent, Py_ssize_
   return start;
 }
 
+static int64_t product(const Call *c, const int64_t **code) {
+  int64_t size = 1;
+  for (int64_t count = *(*code)++; count > 0; count--) size *= c->extent[*(*code)++];
+  return size;
+}
+
+/* Whether outputs should go past the caches, as in runtime.py; *code moves behind the lines. */
+static int outgrows_caches(const Call *c, const int64_t **code) {
+  const int64_t *at = *code + 1;
+  double total = 0;
+  int long_lines = 1;
+  for (int64_t count = *at++; count > 0; count--) {
+    int64_t itemsize = *at++;
+    long_lines &= itemsize * product(c, &at) >= LINE_BYTES;
+    total += (double)itemsize * (double)product(c, &at);
+  }
+  *code = at;
+  return long_lines && total >= large_bytes;
+}
+
 /* Run the extent program, as maps.run_extents: 1 if it is this entry's call, 0 if sizes do not fit
  * together or are 1 in other places.  Then *code stands behind the program. */
 static int match(const Entry *e, Call *c, const int64_t **code) {
@@ -284,7 +307,7 @@ static int match(const Entry *e, Call *c, const int64_t **code) {
     c->extent[k] = value;
   }
   *code = step;
-  return 1;
+  return outgrows_caches(c, code) == *step;
 }
 
 /* The entry for a call, moved to the front, or NULL. */
@@ -994,6 +1017,7 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit_elemc_callable(void) {
   import_array();
+  large_bytes = (double)elemc_large();
   large_handler = PyCapsule_New(&large_memory, "mem_handler", NULL);
   name_call = PyUnicode_InternFromString("_call");
   name_out = PyUnicode_InternFromString("out");

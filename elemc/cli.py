@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Whatever a command needs beyond the parser of arguments is imported by that command.
 
 SYNOPSIS = """\
-  elemc dump TARGET [--stage graph|nest|c|asm] [--arg NAME:DTYPE[RANK] ...]
+  elemc dump TARGET [--stage graph|nest|c|asm|vectorization] [--arg NAME:DTYPE[RANK] ...]
              [--order c|f] [--mode MODE] [--vjp | --grad NAME] [--against TARGET2]
              [--against-order c|f] [--against-mode MODE] [--against-arg NAME:DTYPE[RANK] ...]
              [--against-vjp | --against-grad NAME]
@@ -30,7 +30,7 @@ SYNOPSIS = """\
             -o|--output [NAME=]OUT.npy ... | OUT.npz
             [--order c|f] [--mode MODE] [--block MIB] [--progress|--no-progress]
   elemc demo
-  elemc info
+  elemc info [--machine]
   elemc cache list|clear|path
 """
 
@@ -120,6 +120,8 @@ def _parser() -> argparse.ArgumentParser:
                     "and the times")
     demo.set_defaults(run=_demo)
     info = _command(commands, "info", "compiler, flags, SIMD, threads, cache, versions")
+    info.add_argument("--machine", action="store_true", help="measure bandwidths and the vector "
+                      "peak as well, once, in less than a second")
     info.set_defaults(run=_info)
     cache = _command(commands, "cache", "the compiled kernels on disk")
     cache.add_argument("action", choices=("list", "clear", "path"),
@@ -144,9 +146,9 @@ def _target_options(parser: argparse.ArgumentParser) -> None:
 def _dump_parser(commands: Any) -> None:
     parser = _command(commands, "dump", "show what is compiled", TARGET_HELP)
     _target_options(parser)
-    parser.add_argument("--stage", choices=("graph", "nest", "c", "asm"), default="c",
-                        help="what to show: the graph of operations, the loop nest, C (the "
-                        "default) or assembly")
+    parser.add_argument("--stage", choices=("graph", "nest", "c", "asm", "vectorization"),
+                        default="c", help="what to show: the graph of operations, the loop nest, "
+                        "C (the default), assembly, or which loops the compiler vectorized")
     parser.add_argument("--arg", metavar="NAME:DTYPE[RANK]", action="append", default=[],
                         help="dtype and rank of an input, as in x:float32[2]; once per input "
                         "(default for expressions: float64[1])")
@@ -294,6 +296,10 @@ def _info(options: argparse.Namespace) -> int:
     width = max(map(len, found))
     for name, text in found.items():
         print(f"{name:{width}}  {text}")
+    if options.machine:
+        from .machine import this_machine
+
+        print(f"\n{this_machine()}")
     return 0
 
 

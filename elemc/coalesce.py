@@ -91,4 +91,4 @@ def _join(spec: Specialized, a: str, b: str) -> Specialized:
 
     stores = rewrite(spec.stores, change, clean)
     axes = {n: (spec.axes[a] + e if n == b else e) for n, e in spec.axes.items() if n != a}
-    return Specialized(spec.operands, axes, stores)
+    return replace(spec, axes=axes, stores=stores)

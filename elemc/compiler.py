@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -45,6 +45,14 @@ class Closed:
     modes: tuple[str, ...]
     names: tuple[str, ...]
     output_names: tuple[str, ...]
+    _specialized: dict[Signature, Specialized] = field(default_factory=dict)
+
+    def specialized(self, signature: Signature) -> Specialized:
+        """Stage 4, done once per signature."""
+        if signature not in self._specialized:
+            self._specialized[signature] = specialize(
+                self.graph, self.extents, signature, self.names, self.output_names)
+        return self._specialized[signature]
 
     @cached_property
     def banner(self) -> list[str]:
@@ -110,7 +118,7 @@ def close_function(name: str, graph: Graph, order: str, modes: Sequence[str],
 
 def nests(closed: Closed, signature: Signature) -> tuple[Specialized, Kernel]:
     """Stages 4 and 5."""
-    spec = specialize(closed.graph, closed.extents, signature, closed.names, closed.output_names)
+    spec = closed.specialized(signature)
     return spec, schedule(spec)
 
 

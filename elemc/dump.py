@@ -34,7 +34,7 @@ from .nest_print import print_kernel
 from .specialize import Given, Signature
 from .values import Layout
 
-STAGES = ("graph", "nest", "c", "asm")
+STAGES = ("graph", "nest", "c", "asm", "vectorization")
 MANY = 1000  # stands for the size of an axis that is not known
 
 
@@ -48,7 +48,7 @@ def dump(function: Any, arrays: Sequence[Any], stage: str = "c",
     arrays : sequence of array_like
         The kernel for a call on these arrays.  None: for C-contiguous ones, without axes of
         size 1 where the function allows others.
-    stage : {"graph", "nest", "c", "asm"}
+    stage : {"graph", "nest", "c", "asm", "vectorization"}
     dtypes : mapping from str to dtype, optional
         Without arrays, what inputs are given; default: their own dtype, else float64.
 
@@ -69,8 +69,12 @@ def dump(function: Any, arrays: Sequence[Any], stage: str = "c",
     spec, _, source = compiler.source_of(closed, signature)
     if stage == "c":
         return source.text
-    return build.assembly(source.text, *compiler.flags_of(spec, function.contract,
-                                                          function.reassociate))
+    flags = compiler.flags_of(spec, function.contract, function.reassociate)
+    if stage == "asm":
+        return build.assembly(source.text, *flags)
+    from . import vectorization
+
+    return vectorization.report(source.text, source.entry, *flags)
 
 
 def of_contiguous(function: Any, dtypes: Mapping[str, Any]) -> tuple[Closed, Signature]:

@@ -125,7 +125,7 @@ class _Emitter(Statements):
                   for h, t in self.trees.items()]
         macros = [MACROS[m] for m in MACROS if m in self.macros]
         constants = {"LANES": self.lanes, "STRIP": self.strip, "BLOCK": BLOCK, "ROWS": ROWS,
-                     "TREE": TREE}
+                     "TREE": TREE, "LINE": self.line_length}
         used = [f"{k} = {v}" for k, v in constants.items() if k in self.macros]
         if used:
             macros.append(f"enum {{ {', '.join(used)} }};")
@@ -194,5 +194,6 @@ TYPES |= {f"{t}_unaligned": f"typedef {t} {t}_unaligned __attribute__((aligned(1
 
 MACROS = {
     "AT": "#define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))",
+    "STREAM": "extern void elemc_stream(char *to, const void *block, int64_t bytes);",
     "INDEPENDENT": '#define INDEPENDENT _Pragma("GCC ivdep")',
 }

@@ -65,6 +65,7 @@ class Expressions:
         self.types: set[str] = set()
         self.macros: set[str] = set()
         self.mentioned: set[str] = set()
+        self.instead: dict[str, str] = {}  # what counts along an axis, if not its variable
 
     # -- names -------------------------------------------------------------------------------
 
@@ -79,7 +80,7 @@ class Expressions:
     def var(self, axis: str) -> str:
         """The C variable that counts along a loop axis."""
         self.mentioned.add(axis)
-        return f"i{self.digit[axis]}"
+        return self.instead.get(axis, f"i{self.digit[axis]}")
 
     def use(self, operand: int, access: Access, written: bool = False) -> Use:
         """The pointer for one way of reading an operand."""

@@ -25,6 +25,7 @@ from .compiler import Closed, Compiled
 from .emit import Pointer
 from .errors import CompileError, ElemcError, FallbackWarning
 from .maps import Instruction
+from .specialize import line_extents
 from .toolchain import find_toolchain
 
 NAME = "elemc_callable"
@@ -140,14 +141,18 @@ def fits(closed: Closed, compiled: Compiled) -> bool:
 def stream(closed: Closed, compiled: Compiled, sizes: Sequence[int]) -> list[int]:
     """How calls like one with extents `sizes` bind their arrays to this kernel.
 
-    In order: the extent program, the folds that must not be empty, the outputs, the sizes, the
-    pointers with their strides, the phases with their work, the buffers.  Lists start with their
-    length.
+    In order: the extent program, whether outputs outgrow the caches, their lines, the folds that
+    must not be empty, the outputs, the sizes, the pointers with their strides, the phases with
+    their work, the buffers.  Lists start with their length.
     """
     bind, program = compiled.bindings, closed.extents.program
     words = [len(program)]
     for place, step in enumerate(program):
         words += [*_instruction(step), int(sizes[place] == 1)]
+    lines = line_extents(compiled.spec)
+    words += [int(compiled.spec.large), len(lines)]
+    for itemsize, line, every in lines:
+        words += [itemsize, len(line), *line, len(every), *every]
     words += [len(closed.never_empty)]
     for _, over in closed.never_empty:
         words += [len(over), *over]

@@ -1,16 +1,19 @@
-"""`Function`, the callable object."""
+"""`Function`, the callable object.
+
+The compiler's stages and the call path are imported where a function first needs them, and not
+with `import elemc`, which would take twice as long.
+"""
 
 from __future__ import annotations
 
 import threading
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import compiler, fastcall, modes, runtime
+from . import modes
 from .arguments import (
     arguments_of,
     array_of,
@@ -19,24 +22,22 @@ from .arguments import (
     known,
     mask_of,
     outputs_of,
-    overlap,
-    places_of,
-    same,
     sizes_of,
     store_all,
 )
 from .array import Array, as_node
 from .close import settle
 from .cnames import c_names, identifier, output_names
-from .compiler import Closed, Compiled
 from .dtypes import PYTHON_NUMBERS, dtype_of, number_dtype
 from .errors import ArgumentError, DtypeError, FallbackWarning, ShapeError
 from .formula import formula
 from .graph import Cast, Graph, Input, Node, make, replaced
 from .interp import interpret
 from .portable import portable
-from .specialize import Signature
-from .toolchain import fallback, find_toolchain
+
+if TYPE_CHECKING:
+    from .compiler import Closed, Compiled
+    from .specialize import Signature
 
 _warned = threading.Event()
 
@@ -88,6 +89,8 @@ def function(inputs: Sequence[Array], outputs: Any, mode: Any = "broadcast", ord
 
 def make_function(*args: Any) -> Function:
     """A `Function` of these arguments, with the fastest call path that this machine allows."""
+    from . import fastcall
+
     made: Function = fastcall.fastest("Callable", Function)(*args)
     return made
 
@@ -109,7 +112,11 @@ class Function:
     order : str
     modes : tuple of str
         Per output.
+    trace_seconds : float or None
+        How long `elemc.compile` took to trace it.
     """
+
+    trace_seconds: float | None = None
 
     def __init__(self, graph: Graph, order: str, mode_names: tuple[str, ...], single: bool,
                  name: str, doc: str | None = None, structure: Any = None,
@@ -222,7 +229,9 @@ class Function:
         if not self._has_compiler():
             results = store_all(interpret(closed.graph, arrays), outs, reqs, mask)
         else:
-            results = self._run(closed, arrays, sizes, shapes, outs, reqs, mask)
+            from .binding import run
+
+            results = run(self, closed, arrays, sizes, shapes, outs, reqs, mask)
         results = [r if o is not None or r is None or r.ndim else r[()]
                    for r, o in zip(results, outs, strict=True)]
         if self._structure is not None:
@@ -274,6 +283,8 @@ class Function:
         """The closed graph and extents for inputs of these dtypes."""
         closed = self._closed.get(dtypes)  # type: ignore[arg-type]
         if closed is None:
+            from . import compiler
+
             with self._lock:
                 dtype_of_input: dict[Node, np.dtype] = {
                     i: d for i, d in zip(self.graph.inputs, dtypes, strict=True) if d is not None}
@@ -286,6 +297,8 @@ class Function:
 
     def _has_compiler(self) -> bool:
         """Whether kernels can be compiled; without a compiler, warn once."""
+        from .toolchain import fallback, find_toolchain
+
         if fallback() == "error" or find_toolchain() is not None:
             return True  # the build reports what is missing
         if not _warned.is_set():
@@ -294,55 +307,6 @@ class Function:
                           "ziglang): the NumPy interpreter answers, slowly", FallbackWarning,
                           stacklevel=3)
         return False
-
-    def _run(self, closed: Closed, arrays: list[np.ndarray], sizes: list[int],
-             shapes: Sequence[tuple[int, ...]], outs: Sequence[np.ndarray | None],
-             reqs: Sequence[str], mask: np.ndarray | None) -> list[np.ndarray | None]:
-        """Bind the arrays to the kernel for this call, and run it."""
-        ins = [*arrays, *(c.array.data for c in closed.graph.captured)]
-        signature = Signature(
-            frozenset(e for e, n in enumerate(sizes) if n == 1),
-            tuple(map(runtime.given, ins)),
-            tuple(None if o is None or r == "null" else runtime.given(o)
-                  for o, r in zip(outs, reqs, strict=True)),
-            tuple(reqs), None if mask is None else runtime.given(mask),
-            () if mask is None else tuple(n == 1 for n in mask.shape))
-        compiled = self.specialize(closed, signature)
-        if mask is not None:
-            ins.append(mask)
-        operands: list[np.ndarray] = list(ins)
-        results: list[np.ndarray | None] = []
-        copies: list[tuple[np.ndarray, np.ndarray]] = []
-        for k, (o, r) in enumerate(zip(outs, reqs, strict=True)):
-            if r == "null":
-                results.append(None)
-                continue
-            here = len(operands)
-            perm = compiled.spec.operands[here].layout.perm
-            if o is None:
-                o = runtime.allocate(shapes[k], known(closed.graph.outputs[k]), perm,
-                                     mask is not None)
-                operands.append(o)
-            elif any(overlap(o, a) and not (same(o, a) and (here, j) in compiled.in_place)
-                     for j, a in enumerate(ins)):
-                # some element would be written before it is read for the last time
-                copy = o.copy(order="K")
-                copies.append((o, copy))
-                operands.append(copy)
-            else:
-                operands.append(o)
-            results.append(o)
-        if copies:
-            compiled = self.specialize(closed, replace(signature, outputs=tuple(
-                None if o is None or r == "null" else runtime.given(operands[j]) for j, (o, r) in
-                zip(places_of(reqs, len(ins)), zip(outs, reqs, strict=True), strict=True))))
-        if status := runtime.launch(compiled, operands, sizes, closed.extents.program):
-            runtime.fail(status, self)
-        for o, copy in copies:
-            o[...] = copy
-        if mask is None and not copies and set(reqs) == {"write"}:
-            self._register(closed, compiled, arrays, sizes, outs)
-        return results
 
     def _register(self, closed: Closed, compiled: Compiled, arrays: Sequence[np.ndarray],
                   sizes: Sequence[int], outs: Sequence[np.ndarray | None]) -> None:
@@ -353,6 +317,8 @@ class Function:
         key = (closed, signature)
         compiled = self._by_signature.get(key)
         if compiled is None:
+            from . import compiler
+
             with self._lock:
                 spec, kernel, source = compiler.source_of(closed, signature)
                 same = (source.text, source.bindings)
@@ -364,20 +330,36 @@ class Function:
         return compiled
 
     def dump(self, *arrays: Any, stage: str = "c") -> str:
-        """The text of one stage: graph, nest, c or asm.
+        """The text of one stage: graph, nest, c, asm or vectorization.
+
+        The last says which loops of the C the compiler vectorized, and why not the others.
 
         Parameters
         ----------
         *arrays : array_like, optional
             The kernel for these arrays; default: C-contiguous ones without an axis of size 1.
-        stage : {"graph", "nest", "c", "asm"}
+        stage : {"graph", "nest", "c", "asm", "vectorization"}
         """
         from .dump import dump  # the printers are needed only here
 
         return dump(self, arrays, stage)
 
+    def profile(self, *arrays: Any, repeats: int = 20) -> Any:
+        """Measure the kernel of a call on these arrays, phase by phase.
+
+        Returns
+        -------
+        elemc.profile.Profile
+            Times, bytes and operations, and how much of what this machine can do they are.
+        """
+        from .profile import profile  # as dump
+
+        return profile(self, arrays, repeats)
+
     def example(self, arrays: Sequence[Any]) -> tuple[Closed, Signature]:
         """The signature of a call on these arrays."""
+        from .binding import signature_of
+
         full = arguments_of(self.name, self.graph.inputs, tuple(arrays), {})
         other = self._for_numbers(full)
         if other is not self:
@@ -387,9 +369,7 @@ class Function:
                                   zip(self.graph.inputs, given, strict=True)))
         sizes = sizes_of(self.name, closed, given)
         ins = [*given, *(c.array.data for c in closed.graph.captured)]
-        return closed, Signature(
-            frozenset(e for e, n in enumerate(sizes) if n == 1), tuple(map(runtime.given, ins)),
-            (None,) * self.nout, ("write",) * self.nout)
+        return closed, signature_of(closed, sizes, ins, (None,) * self.nout, ("write",) * self.nout)
 
 
 def _spec(node: Node) -> str:

@@ -263,6 +263,11 @@ class PerTypes:
         function, arrays = self.traced(args, named)
         return function.dump(*arrays, stage=stage)
 
+    def profile(self, *args: Any, repeats: int = 20, **named: Any) -> Any:
+        """Measure the kernel of a call with these arguments; see `Function.profile`."""
+        function, arrays = self.traced(args, named)
+        return function.profile(*arrays, repeats=repeats)
+
     def __repr__(self) -> str:
         return f"<elemc {self.__name__}, {len(self._made)} made>"
 

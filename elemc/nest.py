@@ -95,13 +95,17 @@ class Write:
 
 @dataclass
 class Loop:
-    """A loop over one axis; `independent` if its iterations may run in any order."""
+    """A loop over one axis; `independent` if its iterations may run in any order.
+
+    `lines` are writes of its body that go past the caches, a block at a time.
+    """
 
     axis: str
     kind: str
     body: list[Statement]
     independent: bool = False
     reverse: bool = False
+    lines: tuple[Write, ...] = ()
 
 
 @dataclass

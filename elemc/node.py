@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import weakref
 from dataclasses import dataclass, fields
-from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, TypeVar
 
@@ -15,7 +15,7 @@ import numpy as np
 _interned: weakref.WeakValueDictionary[Any, Node] = weakref.WeakValueDictionary()
 _interning = threading.RLock()  # the garbage collector may run user code meanwhile
 sources: weakref.WeakKeyDictionary[Node, str] = weakref.WeakKeyDictionary()
-_PACKAGE = str(Path(__file__).parent)
+_PACKAGE = os.path.dirname(__file__)
 
 N = TypeVar("N", bound="Node")
 

@@ -15,11 +15,14 @@ from .formula import formula
 from .graph import Apply, source_of
 from .maps import Instruction, slice_start
 from .ops_base import FAULTS
-from .specialize import Given
+from .specialize import Given, Line
 from .values import layout_of
 
 UNITS = 16  # of work in a nanosecond
 
+LINE_BYTES = 1024  # of a line that is worth going past the caches; as in callable.c
+
+LARGE_C = "int64_t elemc_large(void)"
 THREADS_C = "int elemc_threads(double nanoseconds)"
 RUN_C = ("int elemc_run(intptr_t kernel, int64_t phase, int64_t length, double nanoseconds, "
          "int threads, intptr_t *p, int64_t *s, int64_t *n, intptr_t *w, int64_t buffers)")
@@ -49,6 +52,18 @@ def allocate(shape: Sequence[int], dtype: np.dtype, perm: Sequence[int], zero: b
     make = np.zeros if zero else np.empty
     array = make([shape[d] for d in order], dtype)
     return array.transpose(np.argsort(order)) if order != sorted(order) else array
+
+
+def large_bytes() -> int:
+    """Bytes from which on outputs outgrow the caches."""
+    return int(runtime_function(LARGE_C)())
+
+
+def outgrows_caches(lines: Sequence[Line], sizes: Sequence[int]) -> bool:
+    """Whether outputs should go past the caches: they are large, and so are their lines."""
+    total = sum(itemsize * math.prod(sizes[e] for e in every) for itemsize, _, every in lines)
+    return total >= large_bytes() and all(
+        itemsize * math.prod(sizes[e] for e in line) >= LINE_BYTES for itemsize, line, _ in lines)
 
 
 def launch(compiled: Compiled, arrays: Sequence[np.ndarray], sizes: Sequence[int],

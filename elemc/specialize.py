@@ -25,6 +25,8 @@ from .values import (
     walk,
 )
 
+Line = tuple[int, tuple[int, ...], tuple[int, ...]]
+
 
 @dataclass(frozen=True)
 class Given:
@@ -52,6 +54,8 @@ class Signature:
     mask : Given or None
     mask_ones : tuple of bool
         For every dimension of the mask, whether it is 1.
+    large : bool
+        Whether the outputs outgrow the caches.
     """
 
     ones: frozenset[int]
@@ -60,6 +64,7 @@ class Signature:
     modes: tuple[str, ...]
     mask: Given | None = None
     mask_ones: tuple[bool, ...] = ()
+    large: bool = False
 
 
 def specialize(graph: Graph, extents: Extents, signature: Signature,
@@ -93,7 +98,26 @@ def specialize(graph: Graph, extents: Extents, signature: Signature,
                             signature.modes[k], mask))
     used = _axes_of(stores)
     axes = {name: e for name, e in lowering.axes.items() if name in used}
-    return merge_axes(Specialized(tuple(operands), axes, tuple(stores)))
+    return merge_axes(Specialized(tuple(operands), axes, tuple(stores), signature.large))
+
+
+def lines(spec: Specialized) -> dict[Store, str]:
+    """The stores that write line after line of memory, and the axis along such a line."""
+    found = {}
+    for store in spec.stores:
+        layout = spec.operands[store.operand].layout
+        if store.mode == "write" and store.mask is None and layout.perm and layout.unit:
+            last = store.access[layout.perm[-1]]
+            if last.axis:
+                found[store] = last.axis
+    return found
+
+
+def line_extents(spec: Specialized) -> tuple[Line, ...]:
+    """For every such store: its item size, the extents of a line, and those of all elements."""
+    return tuple((spec.operands[store.operand].dtype.itemsize, spec.axes[axis],
+                  tuple(e for at in store.access for a in at.axes for e in spec.axes[a]))
+                 for store, axis in lines(spec).items())
 
 
 def _fields(given: Given) -> tuple[np.dtype, str, Layout]:

@@ -35,6 +35,7 @@ from .values import Convert, Op, Value, walk
 
 LANE_BYTES = 256  # of all the lanes of one fold
 STRIP_BYTES = 512  # of the states of one fold in a strip: they stay in registers
+LINE_BYTES = 4096  # of an output that are computed before they go to memory
 WIDE_BYTES = 4096  # the same where computing hides the traffic: long rows suit the prefetcher
 
 
@@ -46,6 +47,8 @@ class Statements(Expressions):
         self.trees: dict[str, dict[str, str]] = {}
         self.checks = False
         self.lanes = self.strip = 0
+        self.line: dict[int, str] = {}  # what stands for elements of outputs in a block
+        self.line_length = LINE_BYTES
         self.wide = any(_cost(s.body) >= HEAVY for phase in kernel.phases
                         for s in statements(phase.body) if isinstance(s, Blocks) and s.strip)
 
@@ -93,7 +96,8 @@ class Statements(Expressions):
     def write(self, item: Write) -> dict[str, Any]:
         """A store; mode "add" adds the value, rounded to the output's dtype."""
         operand = self.kernel.operands[item.operand]
-        target = self.element(self.use(item.operand, item.access, written=True), operand)
+        target = self.line.get(item.operand) or self.element(
+            self.use(item.operand, item.access, written=True), operand)
         old, value, sign = target, self.text(item.value), "="
         swap = f"swap_{ctype(operand.dtype).suffix}"
         if operand.storage == "swapped":
@@ -129,11 +133,33 @@ class Statements(Expressions):
             self.macros.add("STRIP")
             view["kind"] = "strip"
         outer, self.mentioned = self.mentioned, set()
+        self.line = {w.operand: f"{self.kernel.operands[w.operand].name}_line[i{k} - b{k}]"
+                     for w in item.lines}
         view["body"] = self.body(item.body)
+        if item.lines:
+            view |= self.lines(item, k)
         if item.kind == "lane":
             view |= {"kind": "lane", "index": item.axis in self.mentioned}
         self.mentioned |= outer
         return view
+
+    def lines(self, item: Loop, k: int) -> dict[str, Any]:
+        """What is written a block at a time in a loop over axis number `k`."""
+        self.macros |= {"LINE", "STREAM"}
+        self.instead[item.axis] = f"b{k}"
+        found = []
+        for write in item.lines:
+            operand = self.kernel.operands[write.operand]
+            use = self.use(write.operand, write.access, written=True)
+            self.line_length = min(self.line_length, LINE_BYTES // operand.dtype.itemsize)
+            storage = ctype(operand.dtype).storage
+            self.types.add(storage)
+            found.append({"output": operand.name, "type": storage,
+                          "to": f"{use.base}_p + {self.offset(use)}",
+                          "itemsize": operand.dtype.itemsize})
+        self.instead.clear()
+        self.line = {}
+        return {"kind": "stream", "lines": found, "end": f"e{k}"}
 
     def need_strip(self, dtype: np.dtype) -> None:
         """Make strips narrow enough for arrays of `dtype`."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-PACKAGE = Path(__file__).parent
+PACKAGE = os.path.dirname(__file__)
 
 
 @cache
@@ -17,7 +17,7 @@ def environment() -> Environment:
     """The environment of `templates/`: beside the package in a checkout, inside it in a wheel."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # slow to import
 
-    places = [PACKAGE / "templates", PACKAGE.parent / "templates"]
+    places = [os.path.join(root, "templates") for root in (PACKAGE, os.path.dirname(PACKAGE))]
     env = Environment(
         loader=FileSystemLoader(places),
         undefined=StrictUndefined,

@@ -6,13 +6,13 @@ import enum
 import functools
 import inspect
 import sys
+import time
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from . import fastcall
 from .accumulators import Accumulator
 from .array import Array, as_node
 from .constructors import new_input
@@ -69,6 +69,8 @@ def compile(fn: Callable[..., Any] | None = None, *, static: str | Sequence[str]
 
 def make_traced(*args: Any) -> TracedFunction:
     """A `TracedFunction` of these arguments, with the fastest call path of this machine."""
+    from . import fastcall  # as in `function`
+
     made: TracedFunction = fastcall.fastest("Dispatcher", TracedFunction)(*args)
     return made
 
@@ -141,6 +143,11 @@ class TracedFunction:
         function, arrays = self.traced(args, named)
         return function.dump(*arrays, stage=stage)
 
+    def profile(self, *args: Any, repeats: int = 20, **named: Any) -> Any:
+        """Measure the kernel of a call with these arguments; see `Function.profile`."""
+        function, arrays = self.traced(args, named)
+        return function.profile(*arrays, repeats=repeats)
+
     @property
     def specializations(self) -> list[Any]:
         """The kernels compiled so far."""
@@ -197,7 +204,9 @@ class TracedFunction:
         key = (static, tuple((n, *_kind(a)) for n, a in arrays))
         function = self._traced.get(key)
         if function is None:
+            start = time.perf_counter()
             function = self._trace(bound, arrays)
+            function.trace_seconds = time.perf_counter() - start
             if function.nin == len(arrays):
                 self._traced[key] = function
         return function

@@ -289,6 +289,7 @@ class Specialized:
     operands: tuple[Operand, ...]
     axes: dict[str, tuple[int, ...]]
     stores: tuple[Store, ...]
+    large: bool = False  # whether the outputs outgrow the caches
 
 
 def walk(values: Iterable[Value], leaf: Callable[[Value], bool] = lambda v: False) -> list[Value]:

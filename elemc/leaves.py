@@ -1,0 +1,162 @@
+"""The innermost statements of loop nests: stores, and one more element of folds and scans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .cnames import stem
+from .nest import (
+    Assign,
+    Element,
+    First,
+    FoldIndex,
+    Kernel,
+    Local,
+    Loop,
+    Named,
+    Statement,
+    Write,
+)
+from .order import Root
+from .scope import Scope
+from .values import (
+    SELECT,
+    Fold,
+    Literal,
+    Load,
+    Op,
+    Scan,
+    Specialized,
+    Store,
+    Value,
+    convert,
+    initial_state,
+    inline,
+)
+
+
+class Leaves:
+    """The kernel in the making, the states of its folds, and what is kept in buffers."""
+
+    def __init__(self, spec: Specialized) -> None:
+        self.spec = spec
+        self.kernel = Kernel(spec.operands, dict(spec.axes))
+        self.states: dict[Fold, list[Named | Element]] = {}
+        self.planned: dict[Value, Element] = {}
+        self.buffered: dict[Value, Element] = {}  # of the planned ones, those already written
+        self.names: dict[str, int] = {}
+
+    def name(self, kind: str) -> str:
+        """A fresh name: kind0, kind1, ..., as harmless in C."""
+        kind = stem(kind)
+        self.names[kind] = self.names.get(kind, -1) + 1
+        return f"{kind}{self.names[kind]}"
+
+    def load_name(self, load: Load) -> str:
+        """x_v for an element of x."""
+        return f"{self.spec.operands[load.operand].name}_v"
+
+    def start_left(self, fold: Fold, scope: Scope, strip: str | None) -> None:
+        """Declare the state of a fold that goes from the left, one element at a time."""
+        dtypes, base = fold.program.state, self.name(fold.program.name)
+        names = [base] if len(dtypes) == 1 else [f"{base}_{k}" for k in range(len(dtypes))]
+        targets = [target_of(n, d, strip) for n, d in zip(names, dtypes, strict=True)]
+        initial = None if fold.initial is None else scope.value(fold.initial)
+        start = initial_state(fold.program, initial)
+        if isinstance(fold, Scan) and fold.states:
+            start = [scope.value(v) for v in fold.states]
+        if start is None:
+            flag = target_of(f"{base}_started", np.dtype(bool), strip)
+            targets.append(flag)
+            start = [Literal(frozenset(), t.dtype, t.dtype.type(0)) for t in targets]
+        self.declare(targets, start, scope, strip)
+        self.states[fold] = targets
+
+    def declare(self, targets: Sequence[Named | Element], start: Sequence[Value], scope: Scope,
+                strip: str | None) -> None:
+        """Declare variables, or arrays over a strip, and set them."""
+        body = scope.body
+        for target in targets:
+            body.append(Local(target.name, target.dtype, strip is not None))
+        if strip is not None:
+            loop = Loop(strip, "lane", [], independent=True)
+            body.append(loop)
+            body = loop.body
+        body.extend(Assign(t, v) for t, v in zip(targets, start, strict=True))
+
+    def leaf(self, level_roots: Sequence[Root], scope: Scope) -> None:
+        """The statements of roots whose axes are all bound."""
+        scans = [r for r in level_roots if isinstance(r.of, Scan)]
+        self.advance(scans, scope)
+        gone = [self.states[r.fold] for r in scans]
+        rest = []
+        for root in level_roots:
+            if isinstance(root.of, Store) or self.states[root.of] not in gone:
+                rest.append(root)
+                gone += [] if isinstance(root.of, Store) else [self.states[root.of]]
+        values = scope.values([v for r in rest for v in r.inputs()])
+        for root in rest:
+            if isinstance(root.of, Store):
+                store = root.of
+                mask = None if store.mask is None else values[store.mask]
+                scope.body.append(Write(store.operand, store.access, values[store.value],
+                                        store.mode, mask))
+            else:
+                self.update(root, scope, values)
+
+    def advance(self, scans: Sequence[Root], scope: Scope) -> None:
+        """One more element of scans; their values here are known from now on."""
+        done: list[list[Named | Element]] = []
+        for root in scans:
+            states = self.states[root.fold]
+            if states not in done:
+                done.append(states)
+                twins = [r.of for r in scans
+                         if isinstance(r.of, Scan) and self.states[r.of] is states]
+                values = scope.values(root.inputs())
+                self.show([t for t in twins if t.exclusive], scope)
+                self.update(root, scope, values)
+                self.show([t for t in twins if not t.exclusive], scope)
+
+    def show(self, scans: Sequence[Scan], scope: Scope) -> None:
+        """The values of scans in their present states."""
+        for scan in scans:
+            program = scan.program
+            [result] = inline(program.finish, self.states[scan][:len(program.state)])
+            value = scope.known[scan] = scope.let(convert(result, scan.dtype))
+            if scan in self.planned:
+                scope.body.append(Assign(self.planned[scan], value))
+                self.buffered[scan] = self.planned[scan]
+
+    def update(self, root: Root, scope: Scope, values: dict[Value, Value]) -> None:
+        """One more element of a fold."""
+        fold = root.of
+        assert isinstance(fold, Fold)
+        program, targets = fold.program, self.states[fold]
+        state: list[Value] = [*targets[:len(program.state)]]
+        position = FoldIndex(frozenset(fold.over), np.dtype(np.int64), fold.over)
+        more = fold.more if isinstance(fold, Scan) else ()
+        element = [values[v] for v in (fold.arg, *more)] + ([position] if program.index else [])
+        new = inline(program.combine, [*state, *element])
+        if fold.where is not None:
+            new = [Op(v.axes, v.dtype, SELECT, (values[fold.where], v, s))
+                   for v, s in zip(new, state, strict=True)]
+        made = scope.values(new)  # all components from the old state, then all at once
+        new = [scope.let(made[v]) if len(new) > 1 else made[v] for v in new]
+        assign: list[Statement] = [Assign(t, v) for t, v in zip(targets, new, strict=False)]
+        if len(targets) > len(program.state):
+            first = [*inline(program.start, element),
+                     Literal(frozenset(), np.dtype(bool), np.True_)]
+            begin = [Assign(t, v) for t, v in zip(targets, first, strict=True)]
+            scope.body.append(First(targets[-1], list(begin), assign))
+        else:
+            scope.body.extend(assign)
+
+
+def target_of(name: str, dtype: np.dtype, strip: str | None) -> Named | Element:
+    """A variable, or its element in a strip."""
+    if strip is None:
+        return Named(frozenset(), dtype, name)
+    return Element(frozenset({strip}), dtype, name, at=strip)

@@ -1,0 +1,96 @@
+"""Outputs that outgrow the caches: written in blocks, with the same bits as any other."""
+
+import numpy as np
+import pytest
+
+import elemc as ec
+from elemc import runtime
+
+DTYPES = ("float64", "float32", "float16", "int8", "bool", "complex64", "complex128")
+SIZES = (1, 7, 511, 512, 513, 4096, 10_000)
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Take every output for one that outgrows the caches."""
+    monkeypatch.setattr(runtime, "large_bytes", lambda: 0)
+    monkeypatch.setattr(runtime, "outgrows_caches", lambda lines, sizes: bool(lines))
+
+
+def values(shape, dtype):
+    x = np.random.default_rng(0).standard_normal(shape) * 3
+    return (x > 0) if dtype == "bool" else x.astype(dtype)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_blocks_of_every_dtype_and_size(large, dtype, size):
+    s = ec.array("x", ndim=1, dtype=dtype)
+    f = ec.function([s], ec.where(s == s, s, s))
+    x = values(size, dtype)
+    assert np.array_equal(f(x), x)
+    assert ("elemc_stream" in f.dump(x)) == (size > 1)
+    for offset in (0, 1, 3):  # an output that starts anywhere
+        out = np.zeros(size + 10, dtype)
+        f(x, out=out[offset:offset + size])
+        assert np.array_equal(out[offset:offset + size], x)
+        assert not out[:offset].any() and not out[offset + size:].any()
+
+
+def test_several_outputs_of_several_dtypes_and_layouts(large):
+    a, b = ec.matrix("a"), ec.array("b", ndim=1, dtype="float32")
+    f = ec.function([a, b], [a * 2 + b, a > b, a.sum(axis=1), a.T + 1])
+    x, y = values((37, 700), "float64"), values(700, "float32")
+    got = f(x, y)
+    want = (x * 2 + y, x > y, x.sum(axis=1), x.T + 1)
+    for g, w in zip(got, want, strict=True):
+        assert np.allclose(g, w)
+    flipped = f(x[::-1, ::-1], y[::-1])
+    assert np.allclose(flipped[0], got[0][::-1, ::-1])
+    outs = tuple(np.zeros_like(w, order="F") for w in want)
+    for g, o, w in zip(f(x, y, out=outs), outs, want, strict=True):
+        assert g is o and np.allclose(o, w)
+
+
+def test_in_place_masked_and_added(large):
+    s = ec.matrix("x")
+    shifted = s - s.max(axis=1, keepdims=True)
+    e = ec.exp(shifted)
+    f = ec.function([s], e / e.sum(axis=1, keepdims=True))
+    x = values((50, 300), "float64")
+    want = f(x)
+    again = x.copy()
+    assert f(again, out=again) is again and np.array_equal(again, want)
+    overlapping = np.zeros((51, 300))
+    overlapping[:-1] = x
+    assert np.array_equal(f(overlapping[:-1], out=overlapping[1:]), want)
+    total = np.ones_like(x)
+    assert np.array_equal(f(x, out=total, req="add"), 1 + want)
+    part = np.zeros_like(x)
+    f(x, out=part, where=x > 0)
+    assert np.array_equal(part, np.where(x > 0, want, 0))
+
+
+def test_large_outputs_are_recognised_on_both_call_paths():
+    s = ec.vector("x")
+    f = ec.function([s], s + 1)
+    n = runtime.large_bytes() // 8
+    for size in (n - 1, n, n + 1, 10):
+        x = np.arange(float(size))
+        for _ in range(2):
+            assert np.array_equal(f(x), x + 1)
+        closed, signature = f.example((x,))
+        assert signature.large == (size >= n)
+        assert ("elemc_stream" in f.dump(x)) == (size >= n)
+    assert [c.spec.large for c in f.specializations] == [False, True]
+    assert getattr(f, "_hits", 4) == 6  # all but the first call of each kind
+
+
+def test_short_lines_do_not_go_past_the_caches():
+    s, v = ec.matrix("x"), ec.array("v", ndim=2)
+    f = ec.function([s, v], s * v)
+    rows = runtime.large_bytes() // 8
+    x, column = np.ones((rows, 3)), np.arange(float(rows))[:, None]
+    assert np.array_equal(f(x, column), x * column)
+    assert not f.example((x, column))[1].large
+    assert f.example((x, x))[1].large  # one line, when axes are merged
