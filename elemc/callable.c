@@ -497,13 +497,11 @@ static void bind(Call *c, const Entry *e, const int64_t **code) {
   Py_ssize_t length;
   int64_t sizes = *at++;
   for (int64_t k = 0; k < sizes; k++) {
-    if (*at++) { /* a product of extents */
-      int64_t size = 1;
-      for (int64_t count = *at++; count > 0; count--) size *= c->extent[*at++];
-      c->n[k] = size;
-    } else {
+    int64_t unit = *at++;
+    if (unit > 0) /* how many units a product of extents has */
+      c->n[k] = (product(c, &at) + unit - 1) / unit;
+    else
       c->n[k] = start_of(program + INSTRUCTION * *at++, c->extent, &length);
-    }
   }
   int64_t pointers = *at++, number = 0;
   for (int64_t k = 0; k < pointers; k++) {

@@ -33,6 +33,7 @@ from .nest import (
 )
 from .order import cost
 from .values import Access, Affine, Load, Op, walk
+from .work import CUT
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class _Phase:
 
     def product(self, axes: Iterable[str]) -> int:
         """How many combinations of indices these axes have."""
-        return math.prod(self.sizes[e] for axis in axes for e in self.kernel.axes[axis])
+        return math.prod(self.kernel.length(axis, self.sizes) for axis in axes)
 
     def visit(self, body: Sequence[Statement], axes: tuple[str, ...]) -> None:
         """Count statements within the loops over `axes`."""
@@ -136,7 +137,7 @@ class _Phase:
             if times > self.elements or not self.axes:
                 self.axes, self.elements = axes, times
             match statement:
-                case Loop() if statement.kind.endswith("strip"):
+                case Loop() if statement.kind in CUT:
                     self.visit(statement.body, axes)  # its lanes are a loop of their own
                 case Loop() | LaneLoop() | Blocks():
                     self.visit(statement.body, (*axes, statement.axis))

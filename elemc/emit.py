@@ -12,6 +12,8 @@ import numpy as np
 from . import ops
 from .dtypes import ctype
 from .nest import (
+    BLOCK,
+    ROWS,
     TREE,
     Kernel,
     Phase,
@@ -19,9 +21,6 @@ from .nest import (
 from .statements import Statements
 from .templating import environment
 from .work import work_of
-
-BLOCK = 4096  # elements of a row between two steps of its tree
-ROWS = 64  # rows of a strip between two steps of its tree
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,8 @@ class Bindings:
     ----------
     pointers : tuple of Pointer
     sizes : tuple
-        Per entry of `n`: ("product", extents) or ("start", extent).
+        Per entry of `n`: ("product", extents), ("start", extent), or ("chunks", (unit, extents)),
+        for how many times `unit` indices the product is.
     buffers : tuple
         Per buffer: places in `sizes` whose product is its length, its item size, and whether
         it is shared among threads.
@@ -91,7 +91,7 @@ class _Emitter(Statements):
         phases = [[self.statement(s, "begin", "end") for s in phase.body]
                   for phase in self.kernel.phases]
         buffers = [(tuple(map(self.size_place, b.axes)),
-                    b.times * (b.dtype.itemsize if b.dtype != np.float16 else 4), b.shared)
+                    4 if b.dtype == np.float16 else b.dtype.itemsize, b.shared)
                    for b in self.kernel.buffers]
         pointers, views = self.pointers()
         bindings = Bindings(
@@ -106,7 +106,7 @@ class _Emitter(Statements):
 
     def size_place(self, axis: str) -> int:
         """Where the extent of an axis stands among the sizes."""
-        return list(self.sizes).index(("product", self.kernel.axes[axis]))
+        return list(self.sizes).index(self.extent_of(axis))
 
     def part(self, phase: Phase) -> Part:
         """What a caller needs to know of a phase."""

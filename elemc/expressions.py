@@ -65,13 +65,25 @@ class Expressions:
         self.types: set[str] = set()
         self.macros: set[str] = set()
         self.mentioned: set[str] = set()
+        self.within: dict[str, tuple[str, str]] = {}  # the chunk that is being folded
         self.instead: dict[str, str] = {}  # what counts along an axis, if not its variable
 
     # -- names -------------------------------------------------------------------------------
 
     def extent(self, axis: str) -> str:
         """The C variable with the length of a loop axis."""
-        return self.size(("product", self.kernel.axes[axis]))
+        return self.size(self.extent_of(axis))
+
+    def extent_of(self, axis: str) -> tuple[str, Any]:
+        """What the length of a loop axis is."""
+        if axis in self.kernel.chunks:
+            chunks = self.kernel.chunks[axis]
+            return "chunks", (chunks.unit, self.kernel.axes[chunks.axis])
+        return "product", self.kernel.axes[axis]
+
+    def bounds(self, axis: str) -> tuple[str, str]:
+        """The C expressions between which a loop over an axis runs."""
+        return self.within.get(axis, ("0", self.extent(axis)))
 
     def size(self, what: tuple[str, Any]) -> str:
         """The C variable for an entry of `n`."""

@@ -161,7 +161,8 @@ def stream(closed: Closed, compiled: Compiled, sizes: Sequence[int]) -> list[int
         words += _output(compiled, place, closed.extents.of[node], known(node))
     words += [len(bind.sizes)]
     for kind, what in bind.sizes:
-        words += [1, len(what), *what] if kind == "product" else [0, what]
+        unit, extents = what if kind == "chunks" else (1, what)
+        words += [0, what] if kind == "start" else [unit, len(extents), *extents]
     words += [len(bind.pointers)]
     for pointer in bind.pointers:
         words += _pointer(pointer)

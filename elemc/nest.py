@@ -4,7 +4,7 @@ Grammar::
 
     Kernel    := (phases, buffers)
     Phase     := (axis or None, body)              a parallel phase runs `axis` from begin to end
-    statement := Loop(axis, kind, body)            kind: serial | parallel | strip | lane
+    statement := Loop(axis, kind, body)            kind: serial | parallel | strip | lane | chunks
                | LaneLoop(axis, folds, body)       folds along a row, in lanes
                | Blocks(axis, folds, body)         folds along an outer axis, in a pairwise tree
                | Let(name, value)                  a constant
@@ -20,6 +20,7 @@ Values are those of a specialization, over the leaves `Named` and `Element`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -27,6 +28,8 @@ import numpy as np
 
 from .values import Access, Fold, Literal, Operand, Value, inline
 
+BLOCK = 4096  # elements of a row between two steps of its tree
+ROWS = 64  # rows between two steps of their tree
 TREE = 40  # levels of a pairwise tree: more than memory can hold
 
 
@@ -114,8 +117,8 @@ class LaneFold:
 
     `neutral` is what a lane starts from, `identity` the state of an empty axis; `merge` joins the
     states named `a` and `b`; `tree` asks for a pairwise tree (rounding) or not (exact).
-    `part` names the state of inner loops that each turn of `Blocks` adds; where the states are
-    buffers over an axis, `row` is that.
+    `part` names the state of inner loops that each turn of `Blocks` adds; `rows` is the buffer of
+    the states of all chunks, if they are rows.
     """
 
     name: str
@@ -126,7 +129,7 @@ class LaneFold:
     merge: Value
     tree: bool
     part: str | None = None
-    row: str | None = None
+    rows: Element | None = None
 
 
 def lane_fold(fold: Fold, name: str) -> LaneFold:
@@ -182,14 +185,12 @@ class Buffer:
     """Memory of a kernel: one element per combination of `axes`.
 
     A shared buffer carries values between phases; a private one belongs to one thread.
-    `times` as much is there as one combination of `axes` needs.
     """
 
     name: str
     dtype: np.dtype
     axes: tuple[str, ...]
     shared: bool
-    times: int = 1
 
 
 @dataclass
@@ -200,14 +201,30 @@ class Phase:
     body: list[Statement]
 
 
+@dataclass(frozen=True)
+class Chunks:
+    """An axis that counts chunks of `axis`, of `unit` indices: whole branches of its tree."""
+
+    axis: str
+    unit: int
+
+
 @dataclass
 class Kernel:
-    """The loop nests of one specialization."""
+    """The loop nests of one specialization; `axes` are those of the iteration space."""
 
     operands: tuple[Operand, ...]
     axes: dict[str, tuple[int, ...]]
     phases: list[Phase] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
+    chunks: dict[str, Chunks] = field(default_factory=dict)
+
+    def length(self, axis: str, sizes: Sequence[int]) -> int:
+        """The number of indices of an axis, where the extents are `sizes`."""
+        chunks = self.chunks.get(axis)
+        if chunks is None:
+            return math.prod(sizes[e] for e in self.axes[axis])
+        return -(-self.length(chunks.axis, sizes) // chunks.unit)
 
 
 def bodies(statement: Statement) -> tuple[list[Statement], ...]:

@@ -54,6 +54,11 @@ class Root:
         return [self.of.arg] if self.of.where is None else [self.of.arg, self.of.where]
 
     @property
+    def merges(self) -> bool:
+        """Whether it is a fold whose parts may be folded apart, and merged."""
+        return isinstance(self.of, Fold) and self.of.program.lanes and not isinstance(self.of, Scan)
+
+    @property
     def by_rows(self) -> bool:
         """Whether it is a fold whose states are an array over the axes it keeps."""
         strips = any(axis.endswith("/") for axis in self.order)
@@ -169,6 +174,9 @@ class Segment:
         """Whether a root, which enters a loop within those over `bound`, may share this one."""
         if self.axis != next_axis(root, bound):
             return False
+        merges = {r.merges for r in (root, *self.roots) if self.axis in r.over}
+        if not bound and len(merges) > 1:
+            return False  # at the top, what can be folded in chunks is
         if self.reverse is None or reverse is not None:
             return self.reverse == reverse
         rest = remaining(root, bound)

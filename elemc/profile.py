@@ -16,16 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from . import compiler, runtime
 from .arguments import arguments_of, array_of, known, sizes_of
-from .build import FFI
 from .compiler import Closed, Compiled
 from .counts import Counts, counts_of, distinct_elements
 from .errors import ArgumentError
 from .machine import Level, Machine, aligned, size_text, this_machine
-from .maps import slice_start
 from .specialize import Signature
 from .threads import number_of_threads
 
@@ -199,7 +195,8 @@ def profile(function: Any, args: Sequence[Any], repeats: int = 20) -> Profile:
         shape = [sizes[e] for e in closed.extents.of[node]]
         perm = compiled.spec.operands[place].layout.perm
         outs.append(runtime.allocate(shape, known(node), perm, False))
-    times = _times(own, _bound(compiled, [*operands, *outs], sizes, closed), repeats)
+    times = _times(own, runtime.bind(
+        compiled, [*operands, *outs], sizes, closed.extents.program, most_threads=1), repeats)
     out = outs[0] if own.single else tuple(outs)
     call = min(_seconds(lambda: function(*full, out=out)) for _ in range(repeats + 1))
     stages, kernel = _stages(own, closed, signature, compiled)
@@ -212,37 +209,6 @@ def profile(function: Any, args: Sequence[Any], repeats: int = 20) -> Profile:
         tuple(PhaseProfile(c, min(t), statistics.median(t), level, machine)
               for c, t in zip(counts, times, strict=True)),
         whole.bytes, repeats, call, number_of_threads(), stages, compiled.kernel.cached, machine)
-
-
-def _bound(compiled: Compiled, arrays: Sequence[np.ndarray], sizes: Sequence[int],
-           closed: Closed) -> list[Callable[[], int]]:
-    """The phases of a kernel over its operands, to be called one after the other."""
-    bind, program = compiled.bindings, closed.extents.program
-    pointers, strides = [], []
-    for pointer in bind.pointers:
-        array = arrays[pointer.operand]
-        pointers.append(array.ctypes.data + sum(
-            array.strides[dim] * coef * (
-                1 if extent is None else slice_start(program[extent], sizes))
-            for dim, coef, extent in pointer.starts))
-        strides += [sum(array.strides[d] * c for d, c in terms) for terms in pointer.strides]
-    n = [math.prod(sizes[e] for e in what) if kind == "product"
-         else slice_start(program[what], sizes) for kind, what in bind.sizes]
-    buffers = [np.empty(max(1, math.prod(n[k] for k in places)) * itemsize, np.uint8)
-               for places, itemsize, _ in bind.buffers]
-    words = [FFI.new(kind, values or 1) for kind, values in (
-        ("intptr_t[]", pointers), ("int64_t[]", strides), ("int64_t[]", n),
-        ("intptr_t[]", [b.ctypes.data for b in buffers]))]
-    p, w = (FFI.cast("char *const *", words[k]) for k in (0, 3))
-
-    def run(number: int, end: int) -> int:
-        keep = arrays, buffers
-        status: int = compiled.kernel.function(number, 0, end, p, words[1], words[2], FFI.NULL, w)
-        del keep
-        return status
-
-    ends = [1 if phase.axis is None else n[phase.axis] for phase in bind.phases]
-    return [lambda k=k, end=end: run(k, end) for k, end in enumerate(ends)]  # type: ignore[misc]
 
 
 def _times(function: Any, phases: Sequence[Callable[[], int]],

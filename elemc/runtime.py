@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,6 +18,8 @@ from .maps import Instruction, slice_start
 from .ops_base import FAULTS
 from .specialize import Given, Line
 from .values import layout_of
+
+Phase = Callable[[], int]
 
 UNITS = 16  # of work in a nanosecond
 
@@ -66,12 +69,30 @@ def outgrows_caches(lines: Sequence[Line], sizes: Sequence[int]) -> bool:
         itemsize * math.prod(sizes[e] for e in line) >= LINE_BYTES for itemsize, line, _ in lines)
 
 
+def size_of(kind: str, what: Any, sizes: Sequence[int], program: Sequence[Instruction]) -> int:
+    """The value of an entry of `Bindings.sizes`."""
+    if kind == "start":
+        return slice_start(program[what], sizes)
+    unit, extents = what if kind == "chunks" else (1, what)
+    size: int = math.prod(sizes[e] for e in extents)
+    return -(-size // unit)
+
+
 def launch(compiled: Compiled, arrays: Sequence[np.ndarray], sizes: Sequence[int],
            program: Sequence[Instruction]) -> int:
     """Run a kernel over its operands, whose extents are `sizes`; gives its status."""
-    bind = compiled.bindings
+    status = 0
+    for phase in bind(compiled, arrays, sizes, program):
+        status |= phase()
+    return status
+
+
+def bind(compiled: Compiled, arrays: Sequence[np.ndarray], sizes: Sequence[int],
+         program: Sequence[Instruction], most_threads: int | None = None) -> list[Phase]:
+    """The phases of a kernel over its operands, to be called one after the other."""
+    bindings = compiled.bindings
     pointers, strides = [], []
-    for pointer in bind.pointers:
+    for pointer in bindings.pointers:
         array = arrays[pointer.operand]
         address = array.__array_interface__["data"][0]
         step = array.strides
@@ -80,9 +101,34 @@ def launch(compiled: Compiled, arrays: Sequence[np.ndarray], sizes: Sequence[int
             address += step[dim] * coef * start
         pointers.append(address)
         strides += [sum(step[d] * c for d, c in terms) for terms in pointer.strides]
-    n = [math.prod(sizes[e] for e in what) if kind == "product"
-         else slice_start(program[what], sizes) for kind, what in bind.sizes]
-    return _run(compiled, pointers, strides, n)
+    n = [size_of(kind, what, sizes, program) for kind, what in bindings.sizes]
+    work = [sum(units * math.prod(n[k] for k in places) for units, places in phase.work) / UNITS
+            for phase in bindings.phases]
+    pieces = [t for t, phase in zip(work, bindings.phases, strict=True) if phase.axis is not None]
+    threads = most_threads or runtime_function(THREADS_C)(max(pieces, default=0))
+    buffers = _buffers(compiled, n, threads)
+    places = [b.__array_interface__["data"][0] for b in buffers]
+    words = [FFI.new(kind, values or 1) for kind, values in (
+        ("intptr_t[]", pointers), ("int64_t[]", strides), ("int64_t[]", n), ("intptr_t[]", places))]
+    run = runtime_function(RUN_C)
+
+    def phase(number: int, length: int, keep: Any = (arrays, buffers)) -> int:
+        status: int = run(compiled.kernel.address, number, length, work[number], threads, *words,
+                          len(bindings.buffers))
+        return status
+
+    lengths = [1 if phase.axis is None else n[phase.axis] for phase in bindings.phases]
+    return [partial(phase, number, length) for number, length in enumerate(lengths)]
+
+
+def _buffers(compiled: Compiled, n: Sequence[int], threads: int) -> list[np.ndarray]:
+    """The buffers of thread 0, then those of thread 1, ..."""
+    found: list[np.ndarray] = []
+    for thread in range(threads):
+        for k, (places, itemsize, shared) in enumerate(compiled.bindings.buffers):
+            length = max(1, math.prod(n[j] for j in places)) * itemsize
+            found.append(found[k] if shared and thread else np.empty(length, np.uint8))
+    return found
 
 
 def fail(status: int, function: Any) -> NoReturn:
@@ -94,28 +140,3 @@ def fail(status: int, function: Any) -> NoReturn:
             error = DomainError(f"{function.name}: {fault.message.rstrip('.')}: {formula(node)}")
             error.locate(source_of(node))
     raise error
-
-
-def _run(compiled: Compiled, pointers: list[int], strides: list[int], n: list[int]) -> int:
-    bind = compiled.bindings
-    work = [sum(units * math.prod(n[k] for k in places) for units, places in phase.work) / UNITS
-            for phase in bind.phases]
-    most = max((t for t, phase in zip(work, bind.phases, strict=True) if phase.axis is not None),
-               default=0)
-    threads = runtime_function(THREADS_C)(most)
-    buffers: list[np.ndarray] = []  # those of thread 0, then those of thread 1, ...
-    for k in range(threads * len(bind.buffers)):
-        places, itemsize, shared = bind.buffers[k % len(bind.buffers)]
-        length = max(1, math.prod(n[j] for j in places)) * itemsize
-        again = shared and k >= len(bind.buffers)
-        buffers.append(buffers[k % len(bind.buffers)] if again else np.empty(length, np.uint8))
-    p = FFI.new("intptr_t[]", pointers or 1)
-    s = FFI.new("int64_t[]", strides or 1)
-    sizes = FFI.new("int64_t[]", n or 1)
-    w = FFI.new("intptr_t[]", [b.__array_interface__["data"][0] for b in buffers] or 1)
-    run, status = runtime_function(RUN_C), 0
-    for number, (time, phase) in enumerate(zip(work, bind.phases, strict=True)):
-        length = 1 if phase.axis is None else n[phase.axis]
-        status |= run(compiled.kernel.address, number, length, time, threads, p, s, sizes, w,
-                      len(bind.buffers))
-    return status

@@ -11,18 +11,23 @@ in a buffer over the axes that differ.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
 
 from .leaves import Leaves, target_of
 from .nest import (
-    TREE,
+    BLOCK,
+    ROWS,
     Assign,
     Blocks,
     Buffer,
+    Chunks,
     Element,
     Kernel,
     LaneFold,
     LaneLoop,
+    Let,
     Local,
     Loop,
     Named,
@@ -51,6 +56,16 @@ def schedule(spec: Specialized) -> Kernel:
     return scheduler.kernel
 
 
+def in_pieces(segment: Segment) -> bool:
+    """Whether all that a loop at the top does, it does apart for every index."""
+    return segment.axis is not None and not any(segment.axis in r.over for r in segment.roots)
+
+
+def chunked(segment: Segment) -> bool:
+    """Whether a loop at the top folds what can be folded in chunks, and merged."""
+    return any(segment.axis in r.over and r.merges for r in segment.roots)
+
+
 class _Scheduler(Leaves):
     def __init__(self, spec: Specialized) -> None:
         super().__init__(spec)
@@ -61,6 +76,7 @@ class _Scheduler(Leaves):
         for fold, root in self.root_of.items():
             self.uses[fold] = frozenset(root.needs).union(*(self.uses[f] for f in root.needs))
         self.by_rows: set[Fold] = {r.fold for r in self.roots if r.by_rows}
+        self.parts: dict[Fold, Element] = {}  # the states of folds by rows
         self.lines = {(store.operand, axis) for store, axis in lines(spec).items()}
 
     # -- levels ------------------------------------------------------------------------------
@@ -71,15 +87,20 @@ class _Scheduler(Leaves):
         serial: Scope | None = None
         for k, segment in enumerate(segments):
             self.buffer_late(segment, segments[k + 1:], (), shared=True)
-            axis = segment.axis
-            parallel = axis is not None and not any(axis in r.over for r in segment.roots)
-            if parallel or serial is None:
-                scope = Scope(self.name, self.buffered, self.load_name)
-                self.kernel.phases.append(Phase(axis if parallel else None, scope.body))
-            else:
-                scope = serial
+            if chunked(segment):
+                serial = self.chunks(segment)
+                continue
+            parallel = in_pieces(segment)
+            scope = self.phase(segment.axis if parallel else None) if (
+                parallel or serial is None) else serial
             serial = None if parallel else scope
             self.segment(segment, (), scope)
+
+    def phase(self, axis: str | None) -> Scope:
+        """The scope of a new phase."""
+        scope = Scope(self.name, self.buffered, self.load_name)
+        self.kernel.phases.append(Phase(axis, scope.body))
+        return scope
 
     def level(self, level_roots: Sequence[Root], bound: tuple[str, ...], scope: Scope) -> None:
         """Everything that `level_roots` do inside of the loops over `bound`."""
@@ -121,9 +142,8 @@ class _Scheduler(Leaves):
     def same_phase(self, segment: Segment, later: Sequence[Segment], fold: Fold) -> bool:
         """Whether all users of a fold that ends at the top run in the same serial phase."""
         for other in later:
-            parallel = other.axis is not None and not any(other.axis in r.over for r in other.roots)
-            if parallel and any(fold in r.needs for s in later for r in s.roots
-                                if s is other or later.index(s) > later.index(other)):
+            after = [r for s in later[later.index(other):] for r in s.roots]
+            if (in_pieces(other) or chunked(other)) and any(fold in r.needs for r in after):
                 return False
         return True
 
@@ -205,7 +225,7 @@ class _Scheduler(Leaves):
         direct = strip is not None and all(next_axis(r, inner) == strip for r in merged)
         for root, fold in zip(merged, folds, strict=True):
             if root.by_rows:
-                self.states[root.fold] = [self.row_state(root, fold)]
+                self.states[root.fold] = [self.row_state(root, fold, inner[-1])]
             elif direct:  # the innermost loop over a strip adds to the block's partial states
                 self.states[root.fold] = [Element(frozenset(), fold.dtype, fold.name, at=strip)]
             elif next_axis(root, inner) in (None, strip):  # a turn's part is a single element
@@ -221,12 +241,82 @@ class _Scheduler(Leaves):
             if not root.by_rows:
                 self.states[root.fold] = [target_of(fold.name, fold.dtype, strip)]
 
-    def row_state(self, root: Root, fold: LaneFold) -> Element:
-        """The state of a fold by rows: a buffer along them, and one for its tree."""
-        fold.row = root.order[-1]
-        for name, times in ((fold.name, 1), *([(f"{fold.name}_tree", TREE)] if fold.tree else [])):
-            self.kernel.buffers.append(Buffer(name, fold.dtype, (fold.row,), True, times))
-        return Element(frozenset({fold.row}), fold.dtype, fold.name, (fold.row,))
+    def chunks(self, segment: Segment) -> Scope | None:
+        """Folds over everything: first those of chunks, then their merger.
+
+        What comes after may go on in the scope that it gives.
+        """
+        assert segment.axis is not None
+        axis, chunk = segment.axis, f"{segment.axis}:"
+        folds = [r for r in segment.roots if axis in r.over]
+        last = all(next_axis(r, (axis,)) is None for r in segment.roots)
+        exact = all(r.fold.program.exact for r in folds)
+        unit = (16 * BLOCK if exact else BLOCK) if last else ROWS
+        self.kernel.chunks[chunk] = Chunks(axis, unit)
+        scope = self.phase(chunk)
+        scope.hoist([v for r in segment.roots for v in r.inputs()], frozenset(), None)
+        loop = Loop(axis, "chunks", [])
+        scope.body.append(loop)
+        if last:
+            self.lanes(segment, folds, axis, scope.inside(loop.body))
+        else:
+            self.blocks(segment, folds, (axis,), scope.inside(loop.body), None)
+        parts = {}
+        for root in folds:
+            [state] = self.states.pop(root.fold)
+            parts[root.fold] = part = self.parts[root.fold] if root.by_rows else self.buffer(
+                "parts", state.dtype, (chunk,))
+            if not root.by_rows:
+                loop.body.append(Assign(part, state))
+        for row in dict.fromkeys(r.order[-1] for r in folds if r.by_rows):
+            strip = Loop(row, "parallel strip", [])
+            scope = self.phase(f"{row}/")
+            scope.body.append(strip)
+            self.merge([r for r in folds if r.by_rows and r.order[-1] == row], chunk, parts,
+                       scope.inside(strip.body), row)
+        whole = [r for r in folds if not r.by_rows]
+        if not whole:
+            return None
+        scope = self.phase(None)
+        self.merge(whole, chunk, parts, scope, None)
+        return scope
+
+    def merge(self, folds: Sequence[Root], chunk: str, parts: Mapping[Fold, Element], scope: Scope,
+              strip: str | None) -> None:
+        """The folds of the results of all chunks."""
+        merged = [lane_fold(r.fold, self.name(r.fold.program.name)) for r in folds]
+        loop = Blocks(chunk, merged, [], strip)
+        scope.body.append(loop)
+        for root, fold in zip(folds, merged, strict=True):
+            part = target_of(self.name("part"), fold.dtype, strip)
+            fold.part = part.name
+            if strip is None:
+                loop.body.append(Let(part.name, parts[root.fold]))
+            else:
+                loop.body += [Local(part.name, part.dtype, True),
+                              Loop(strip, "lane", [Assign(part, parts[root.fold])], True)]
+            state = target_of(fold.name, fold.dtype, strip)
+            self.states[root.fold] = [state]
+            if strip is not None:
+                self.states.pop(root.fold)
+                row = self.buffered[root.fold] = self.buffer("row", fold.dtype, (strip,))
+                scope.body.append(Loop(strip, "lane", [Assign(row, state)], True))
+        if strip is None:
+            for root in folds:
+                self.finish(root, (), scope, None)
+
+    def buffer(self, kind: str, dtype: np.dtype, axes: tuple[str, ...],
+               shared: bool = True) -> Element:
+        """A new buffer over these axes."""
+        name = self.name(kind)
+        self.kernel.buffers.append(Buffer(name, dtype, axes, shared))
+        return Element(frozenset(axes), dtype, name, axes)
+
+    def row_state(self, root: Root, fold: LaneFold, axis: str) -> Element:
+        """The states of a fold by rows of `axis`: a row of them for every chunk."""
+        row = root.order[-1]
+        fold.rows = self.parts[root.fold] = self.buffer("parts", fold.dtype, (f"{axis}:", row))
+        return Element(frozenset({row}), fold.dtype, fold.name, (row,))
 
     def finish(self, root: Root, bound: tuple[str, ...], scope: Scope, strip: str | None) -> None:
         """After the last loop of a fold: its result, in a variable, a strip's array or a buffer."""

@@ -13,6 +13,8 @@ from .cnames import stem
 from .dtypes import ctype
 from .expressions import Expressions
 from .nest import (
+    BLOCK,
+    ROWS,
     Assign,
     Blocks,
     Check,
@@ -35,6 +37,7 @@ from .values import Convert, Op, Value, walk
 
 LANE_BYTES = 256  # of all the lanes of one fold
 STRIP_BYTES = 512  # of the states of one fold in a strip: they stay in registers
+UNITS = {BLOCK: "BLOCK", ROWS: "ROWS"}
 LINE_BYTES = 4096  # of an output that are computed before they go to memory
 WIDE_BYTES = 4096  # the same where computing hides the traffic: long rows suit the prefetcher
 
@@ -121,6 +124,8 @@ class Statements(Expressions):
     def loop(self, item: Loop, begin: str, end: str) -> dict[str, Any]:
         """A plain loop, a loop over strips, or a loop over one strip."""
         k = self.digit[item.axis]
+        if item.kind == "chunks":
+            return self.chunks(item, begin, end)
         view: dict[str, Any] = {
             "kind": "loop", "var": f"i{k}", "start": "0", "stop": self.extent(item.axis),
             "base": f"b{k}", "width": f"w{k}", "independent": item.independent,
@@ -141,6 +146,21 @@ class Statements(Expressions):
         if item.kind == "lane":
             view |= {"kind": "lane", "index": item.axis in self.mentioned}
         self.mentioned |= outer
+        return view
+
+    def chunks(self, item: Loop, begin: str, end: str) -> dict[str, Any]:
+        """A loop over chunks of an axis."""
+        k = self.digit[item.axis]
+        name, chunks = next((n, c) for n, c in self.kernel.chunks.items() if c.axis == item.axis)
+        length = UNITS.get(chunks.unit, str(chunks.unit))
+        self.macros |= {length} & set(UNITS.values())
+        view: dict[str, Any] = {
+            "kind": "chunks", "var": self.var(name), "start": begin, "stop": end, "of": f"i{k}",
+            "begin": f"begin{k}", "end": f"end{k}", "length": length,
+            "all": self.extent(item.axis)}
+        self.within[item.axis] = f"begin{k}", f"end{k}"
+        view["body"] = self.body(item.body)
+        del self.within[item.axis]
         return view
 
     def lines(self, item: Loop, k: int) -> dict[str, Any]:
@@ -176,20 +196,24 @@ class Statements(Expressions):
         view: dict[str, Any] = {
                 "name": fold.name, "kind": kind, "type": tree["type"], "tree": fold.tree,
                 "helper": helper, "neutral": self.text(fold.neutral), "part": fold.part,
-                "row": self.extent(fold.row) if fold.row else "",
+                "row": "", "states": "",
                 "merge_lanes": self.merge(
                     fold, f"{fold.name}_lane[l]", f"{fold.name}_lane[l + h]"),
                 "merge_block": self.merge(fold, fold.name, f"{fold.name}_lane[0]"),
                 "merge_top": self.merge(fold, f"{fold.name}_tree[{item.folds[0].name}_top - 1]",
                                         fold.name),
                 "identity": tree["identity"]}
+        if fold.rows is not None:
+            chunk, row = fold.rows.dims
+            view["row"] = self.extent(row)
+            view["states"] = f"{fold.rows.name} + {self.var(chunk)} * {self.extent(row)}"
         if isinstance(item, Blocks) and fold.part:
             at = "" if item.strip is None else "[l]"
             view["merge_part"] = self.merge(fold, fold.name + at, fold.part + at)
             view["merge_block"] = view["merge_part"]
         if fold.tree:
             self.macros.add("TREE")
-        if fold.tree and isinstance(item, Blocks) and (item.strip or fold.row):
+        if fold.tree and isinstance(item, Blocks) and item.strip:
             self.trees[helper] = tree
         return view
 
@@ -207,10 +231,11 @@ class Statements(Expressions):
     def lane_loop(self, item: LaneLoop) -> dict[str, Any]:
         """A row in lanes."""
         k = self.digit[item.axis]
-        tree = any(f.tree for f in item.folds)
+        tree = any(f.tree for f in item.folds) and item.axis not in self.within
         widest = max(f.dtype.itemsize for f in item.folds)
         self.lanes = max(self.lanes, LANE_BYTES // widest)
         self.macros |= {"LANES"} | ({"BLOCK"} if tree else set())
+        start, stop = self.bounds(item.axis)
         name = item.folds[0].name
         stores = any(isinstance(s, Write) or isinstance(s, Assign) and bool(
             isinstance(s.target, Element) and s.target.dims) for s in statements(item.body))
@@ -218,7 +243,7 @@ class Statements(Expressions):
             self.macros.add("INDEPENDENT")
         view: dict[str, Any] = {
                 "kind": "lanes", "independent": stores, "tree": tree,
-                "var": f"i{k}", "stop": self.extent(item.axis),
+                "var": f"i{k}", "start": start, "stop": stop,
                 "row": f"{name}_i", "base": f"b{k}", "end": f"e{k}", "count": f"{name}_count",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],
                 "body": self.body(item.body)}
@@ -227,6 +252,7 @@ class Statements(Expressions):
     def blocks(self, item: Blocks) -> dict[str, Any]:
         """An outer folded axis."""
         k = self.digit[item.axis]
+        start, stop = self.bounds(item.axis)
         name = item.folds[0].name
         width = "1" if item.strip is None else f"w{self.digit[item.strip]}"
         if item.strip is not None:
@@ -235,22 +261,23 @@ class Statements(Expressions):
         direct = all(f.part is None for f in item.folds)
         tree = any(f.tree for f in item.folds)
         view: dict[str, Any] = {
-                "kind": "blocks", "var": f"i{k}", "stop": self.extent(item.axis), "tree": tree,
+                "kind": "blocks", "var": f"i{k}", "start": start, "stop": stop, "tree": tree,
                 "strip": item.strip is not None, "wide": self.wide, "direct": direct,
                 "base": f"b{k}", "end": f"e{k}",
-                "count": f"i{k}" if not direct else f"{name}_count", "top": f"{name}_top",
+                "count": f"{name}_count" if direct else f"i{k}" if start == "0" else (
+                    f"i{k} - {start}"), "top": f"{name}_top",
                 "width": width, "folds": [self.fold(f, item) for f in item.folds],
                 "body": self.body(item.body)}
-        if direct and tree:
+        if direct and tree and item.strip:
             self.macros.add("ROWS")
         view |= self.joined(view["folds"])
         view["rows"], view["parts"] = [], None
         rows, parts = ([f for f in view["folds"] if bool(f["row"]) is by_rows]
                        for by_rows in (True, False))
         if rows:
-            self.macros.add("ROWS")
-            view |= {"rows": rows, "blocks": f"{rows[0]['name']}_count",
-                     "parts": view | self.joined(parts) | {"folds": parts} if parts else None}
+            some = any(f["tree"] for f in parts)
+            view |= {"rows": rows, "parts": view | self.joined(parts) | {
+                "folds": parts, "tree": some} if parts else None}
         return view
 
     def joined(self, folds: Sequence[dict[str, Any]]) -> dict[str, str]:

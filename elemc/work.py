@@ -15,6 +15,7 @@ from .values import Load, walk
 UNITS = 16  # of work in a nanosecond, as in callable.c
 UNITS_PER_BYTE = 0.4  # 40 GB/s
 UNITS_PER_ADDITION = 0.08  # per byte of its result: 25 additions of float64 a nanosecond
+CUT = ("strip", "parallel strip", "chunks")  # loops over pieces of an axis that is within as well
 
 
 def work_of(kernel: Kernel, phase: Phase) -> list[tuple[int, tuple[str, ...]]]:
@@ -29,8 +30,8 @@ def _add(kernel: Kernel, body: Sequence[Statement], around: tuple[str, ...],
     """Add the work of statements inside of the loops over `around`."""
     for statement in body:
         axis = getattr(statement, "axis", None)
-        strips = isinstance(statement, Loop) and statement.kind.endswith("strip")
-        inner = around if axis is None or axis in around or strips else (*around, axis)
+        cut = isinstance(statement, Loop) and statement.kind in CUT
+        inner = around if axis is None or axis in around or cut else (*around, axis)
         if units := _units(kernel, statement):
             found[around] = found.get(around, 0) + units
         for nested in bodies(statement):

@@ -95,7 +95,8 @@ def test_stretched_arrays_count_once():
 
 @pytest.mark.parametrize(("axis", "left"), [(0, 5), (1, 12), (None, 1)])
 def test_a_sum_adds_every_element(axis, left):
-    c = one(lambda x: x.sum(axis=axis), X)
+    (c, *merged), _ = counts(lambda x: x.sum(axis=axis), X)
+    assert len(merged) == (axis is None)  # the results of chunks
     assert (c.elements, c.read, c.written, c.flops) == (60, 8 * 60, 8 * left, 60)
 
 
@@ -105,10 +106,11 @@ def test_a_fold_without_identity_counts_as_others():
 
 
 def test_phases_and_the_buffers_between_them():
-    (a, b), whole = counts(lambda x: x / x.sum(), X)
+    (a, merged, b), whole = counts(lambda x: x / x.sum(), X)
     assert (a.read, a.written, a.flops) == (8 * 60, 8, 60)
+    assert (merged.read, merged.written, merged.flops) == (8, 8, 0)
     assert (b.read, b.written, b.flops) == (8 * 60 + 8, 8 * 60, 4 * 60)
-    assert (whole.read, whole.written, whole.flops) == (8 * 60 + 8, 8 * 60 + 8, 5 * 60)
+    assert (whole.read, whole.written, whole.flops) == (8 * 60 + 16, 8 * 60 + 16, 5 * 60)
 
 
 def test_passes_over_a_row_count_its_bytes_once():

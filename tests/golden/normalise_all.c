@@ -16,7 +16,7 @@ int kernel_normalise_all(int64_t phase, int64_t begin, int64_t end, char *const 
        const int64_t *n, const int64_t *tune, char *const *w)
 {
   /* extents */
-  const int64_t n0 = n[0];
+  const int64_t n0 = n[0], n1 = n[1];
   /* operands: pointers, and strides in bytes */
   const char *const y_p = p[0];
   const int64_t y_s0 = 8;
@@ -24,36 +24,49 @@ int kernel_normalise_all(int64_t phase, int64_t begin, int64_t end, char *const 
   const int64_t z_s0 = 8;
   /* buffers */
   double *const buffer0 = (double *)w[0];
+  double *const parts0 = (double *)w[1];
 
   if (phase == 0) {
-    /* sum0: sum along i0, in lanes */
-    double sum0, sum0_lane[LANES], sum0_tree[TREE];
-    int64_t sum0_count = 0, sum0_top = 0;
-    for (int64_t b0 = 0; b0 < n0; b0 += BLOCK, sum0_count++) {
-      const int64_t e0 = b0 + BLOCK < n0 ? b0 + BLOCK : n0;
+    /* chunks of i0 */
+    for (int64_t i1 = begin; i1 < end; i1++) {
+      const int64_t begin0 = i1 * BLOCK;
+      const int64_t end0 = n0 - begin0 < BLOCK ? n0 : begin0 + BLOCK;
+      /* sum0: sum along i0, in lanes */
+      double sum0, sum0_lane[LANES];
       for (int l = 0; l < LANES; l++)
         sum0_lane[l] = 0.0;
-      int64_t sum0_i = b0;
-      for (; sum0_i + LANES <= e0; sum0_i += LANES)
+      int64_t sum0_i = begin0;
+      for (; sum0_i + LANES <= end0; sum0_i += LANES)
         for (int64_t l = 0, i0 = sum0_i; l < LANES; l++, i0++)
           sum0_lane[l] = sum0_lane[l] + AT(const double, y_p, i0 * y_s0);
-      for (int64_t l = 0, i0 = sum0_i; i0 < e0; l++, i0++)
+      for (int64_t l = 0, i0 = sum0_i; i0 < end0; l++, i0++)
         sum0_lane[l] = sum0_lane[l] + AT(const double, y_p, i0 * y_s0);
       for (int h = LANES / 2; h > 0; h /= 2)
         for (int l = 0; l < h; l++)
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
       sum0 = sum0_lane[0];
-      for (int64_t c = sum0_count; c & 1; c >>= 1, sum0_top--)
-        sum0 = sum0_tree[sum0_top - 1] + sum0;
-      sum0_tree[sum0_top++] = sum0;
+      parts0[i1] = sum0;
     }
-    sum0 = sum0_top ? sum0_tree[sum0_top - 1] : 0.0;
-    while (--sum0_top > 0)
-      sum0 = sum0_tree[sum0_top - 1] + sum0;
-    buffer0[0] = sum0;
   }
 
   if (phase == 1) {
+    /* sum1: sum along i1 */
+    double sum1, sum1_tree[TREE];
+    int64_t sum1_top = 0;
+    for (int64_t i1 = 0; i1 < n1; i1++) {
+      const double part0 = parts0[i1];
+      sum1 = part0;
+      for (int64_t c = i1; c & 1; c >>= 1, sum1_top--)
+        sum1 = sum1_tree[sum1_top - 1] + sum1;
+      sum1_tree[sum1_top++] = sum1;
+    }
+    sum1 = sum1_top ? sum1_tree[sum1_top - 1] : 0.0;
+    while (--sum1_top > 0)
+      sum1 = sum1_tree[sum1_top - 1] + sum1;
+    buffer0[0] = sum1;
+  }
+
+  if (phase == 2) {
     INDEPENDENT
     for (int64_t i0 = begin; i0 < end; i0++)
       AT(double, z_p, i0 * z_s0) = AT(const double, y_p, i0 * y_s0) / buffer0[0];

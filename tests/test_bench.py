@@ -1,0 +1,55 @@
+"""The benchmarks' own C, random cases and verdicts; what needs other packages is in test_peers."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from bench import contestants, measure, verdict
+from bench.sweep import cases, run
+from bench.workloads import WORKLOADS
+from elemc.toolchain import find_toolchain
+
+pytestmark = pytest.mark.skipif(find_toolchain() is None, reason="there is no compiler")
+
+
+def test_sweep():
+    """Small cases: elemc, NumPy and the loops made for each agree."""
+    found = list(run.outcomes(1, list(range(24)), largest=1000, rounds=1))
+    assert len(found) == 24
+    for outcome in found:
+        assert not outcome.wrong, str(outcome.text)
+        assert {"numpy", "plain_c"} <= outcome.document()["ratios"].keys()
+    assert len(run.summary(found)) > 20
+
+
+def test_cases_repeat():
+    """A seed and a number are all that a case is drawn from."""
+    one, same = (cases.case(3, 5, 1000) for _ in range(2))
+    assert str(one) == str(same)
+    for a, b in zip(one.operands.values(), same.operands.values(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("kind", measure.KINDS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_plain_c(dtype, kind):
+    """Every workload has a C loop, whose answer is NumPy's."""
+    found, missing = contestants.load(contestants.MACHINE, 1)
+    assert not missing
+    for work in WORKLOADS.values():
+        cell = measure.run_cell(work, 2000, dtype, kind, found, rounds=1)
+        assert not cell.wrong, work.name
+        assert {"plain_c", "limit"} <= cell.samples.keys(), work.name
+
+
+def test_verdict():
+    """The best peer is the one that takes least; plain C and limits are no peers."""
+    cell = measure.Cell("axpy", 1000, "float64", "natural", samples={
+        "elemc": [1.0] * 5, "numpy": [2.0] * 5, "numba": [1.5] * 5, "plain_c": [0.8] * 5,
+        "limit": [0.5] * 5, "limit_stream": [0.4] * 5})
+    judged = verdict.verdict(cell, 1)
+    assert (judged.best, judged.limit, judged.holds) == ("numba", "limit_stream", True)
+    assert judged.ratio.median == 1.5 and judged.over_limit.median == 2.5
+    slower = dataclasses.replace(cell, samples={**cell.samples, "numba": [0.9] * 5})
+    assert not verdict.verdict(slower, 1).holds
