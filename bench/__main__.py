@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import sys
@@ -33,16 +34,32 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("what", nargs="?", choices=["workloads", "overhead"], default="workloads",
                         help="workloads (default), or the cost of calls and of starting")
     parser.add_argument("--workloads", metavar="A,B", help="default: all, see --list")
-    parser.add_argument("--sizes", default="8,100k,8M", help="elements (default: %(default)s)")
-    parser.add_argument("--dtype", choices=["float32", "float64"], default="float64")
-    parser.add_argument("--calls", default="natural,given", help="default: %(default)s")
+    parser.add_argument("--sizes", default="8,100k,8M",
+                        help="elements (default: %(default)s); beyond 8M, such as 32M, only rows "
+                        "that memory bounds")
+    parser.add_argument("--dtype", default="float64", metavar="A,B",
+                        help="float32, float64 or both (default: %(default)s)")
+    parser.add_argument("--calls", default="natural,given",
+                        help="how: natural (the result is dropped before the next call), kept (the "
+                        "last four results are kept), given (out=); default: %(default)s")
     parser.add_argument("--contestants", metavar="A,B",
-                        help="default: all but torch_compile that are installed")
+                        help="default: all that are installed; without --verdict, all but "
+                        "torch_compile")
     parser.add_argument("--base", default="elemc", help="whose time is 1 (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="default: %(default)s")
     parser.add_argument("--rounds", type=int, default=15, help="default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="5 rounds, no 8M")
+    parser.add_argument("--sweep", action="store_true",
+                        help="random cases against NumPy and plain C loops, instead of workloads")
+    parser.add_argument("--cases", type=int, default=200,
+                        help="how many the sweep has (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0,
+                        help="what they are drawn from (default: %(default)s)")
+    parser.add_argument("--only", type=int, metavar="K",
+                        help="case K of the sweep alone, with both C sources")
     parser.add_argument("--json", metavar="FILE", help="write all samples")
+    parser.add_argument("--verdict", action="store_true",
+                        help="of each row only the best peer, and whether elemc is ahead of it")
     parser.add_argument("--plot", metavar="FILE", help="draw the ratios")
     parser.add_argument("--list", action="store_true", help="list the workloads and stop")
     options = parser.parse_args(argv)
@@ -50,8 +67,12 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         options.sizes = [size(text) for text in options.sizes.split(",")]
     except ValueError:
         parser.error(f"--sizes {options.sizes}: expected numbers as in 8,100k,8M")
-    if not set(options.calls.split(",")) <= {"natural", "given"}:
-        parser.error(f"--calls {options.calls}: expected natural, given or both")
+    for option, values in (("calls", ("natural", "kept", "given")),
+                           ("dtype", ("float32", "float64"))):
+        names = getattr(options, option).split(",")
+        if not set(names) <= set(values):
+            parser.error(f"--{option} {','.join(names)}: expected some of {', '.join(values)}")
+        setattr(options, option, names)
     if options.quick:
         options.rounds = 5
         options.sizes = [n for n in options.sizes if n < 8 * 10**6]
@@ -62,6 +83,8 @@ def pin(threads: int) -> None:
     """Hold every package to `threads` threads; before any of them is imported."""
     for variable in THREAD_VARIABLES:
         os.environ[variable] = str(threads)
+    # Idle OpenMP threads would spin for milliseconds, on cores that the next contestant needs.
+    os.environ.setdefault("GOMP_SPINCOUNT", "20000")
     if hasattr(os, "sched_setaffinity"):  # XLA heeds nothing else
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
@@ -77,10 +100,12 @@ def chosen(given: str | None, all_names: Sequence[str], default: Sequence[str]) 
 
 def compare(options: argparse.Namespace) -> int:
     """Run the workloads; 1 if an answer of the base was wrong."""
-    from . import contestants, measure, report
+    from . import contestants, measure, report, verdict
     from .workloads import WORKLOADS
 
-    names = chosen(options.contestants, contestants.NAMES, contestants.DEFAULT)
+    default = contestants.NAMES if options.verdict else (
+        *contestants.DEFAULT, *contestants.MACHINE)
+    names = chosen(options.contestants, contestants.NAMES, default)
     works = chosen(options.workloads, list(WORKLOADS), list(WORKLOADS))
     found, missing = contestants.load(names, options.threads)
     if options.base not in found:
@@ -91,22 +116,29 @@ def compare(options: argparse.Namespace) -> int:
     print(", ".join(f"{name} {version}" for name, version in versions.items()))
     for name, reason in missing.items():
         print(f"missing: {name} ({reason})")
-    print(f"{options.dtype}; others' times / {options.base}'s time, median [95 % interval]\n")
-    print(report.header(list(found), options.base))
-    cells = []
-    for work in works:
-        for count in options.sizes:
-            for kind in options.calls.split(","):
-                cell = measure.run_cell(WORKLOADS[work], count, options.dtype, kind, found,
-                                        options.rounds)
-                cells.append(cell)
-                print(report.row(cell, list(found), options.base), flush=True)
-    print("", *report.geometric_means(cells, list(found), options.base), sep="\n")
-    wrong = [f"{c.workload} {c.size} {c.kind}, {name}: {text}"
+    print(f"others' times / {options.base}'s time, median [95 % interval]\n")
+    print(verdict.HEADER if options.verdict else report.header(list(found), options.base))
+    cells, verdicts = [], []
+    for work, size, dtype, kind in itertools.product(works, options.sizes, options.dtype,
+                                                     options.calls):
+        count = WORKLOADS[work].elements(size)
+        if count is None:
+            continue
+        cell = measure.run_cell(WORKLOADS[work], count, dtype, kind, found, options.rounds,
+                                settle=options.threads > 1)
+        cells.append(cell)
+        judged = verdict.verdict(cell, options.threads)
+        verdicts += [judged] if judged else []
+        print(judged if options.verdict else report.row(cell, list(found), options.base),
+              flush=True)
+    print("", *(verdict.summary(verdicts) if options.verdict else
+                report.geometric_means(cells, list(found), options.base)), sep="\n")
+    wrong = [f"{c.workload} {c.size} {c.dtype} {c.kind}, {name}: {text}"
              for c in cells for name, text in c.wrong.items()]
     for line in wrong:
         print(f"off, not timed: {line}")
-    write(report.document(cells, options.base, versions, missing, about), options.json)
+    write(report.document(cells, options.base, versions, missing, about)
+          | {"verdicts": [v.document() for v in verdicts]}, options.json)
     if options.plot:
         report.plot(cells, list(found), options.base, options.plot)
     return 1 if any(options.base in cell.wrong for cell in cells) else 0
@@ -122,6 +154,29 @@ def overhead(options: argparse.Namespace) -> int:
     write({"machine": report.machine(options.threads),
            "overhead": {f"{name}, {unit}": value for name, value, unit in rows}}, options.json)
     return 0
+
+
+def sweep(options: argparse.Namespace) -> int:
+    """Run random cases; 1 if an answer of elemc's was wrong."""
+    from . import report
+    from .sweep import run
+    from .sweep.cases import case
+
+    about = report.machine(options.threads)
+    print(", ".join(f"{key} {value}" for key, value in about.items()))
+    numbers = list(range(options.cases))
+    if options.only is not None:
+        numbers = [options.only]
+        print(run.shown(case(options.seed, options.only, max(options.sizes))))
+    found = []
+    for outcome in run.outcomes(options.seed, numbers, max(options.sizes), options.rounds):
+        found.append(outcome)
+        if sys.stderr.isatty():
+            print(f"\r{len(found)} of {len(numbers)}", end="", file=sys.stderr, flush=True)
+    print("", *run.failures(found), *run.summary(found), sep="\n")
+    write({"machine": about, "seed": options.seed, "cases": [o.document() for o in found]},
+          options.json)
+    return 1 if any({"natural", "given"} & o.wrong.keys() for o in found) else 0
 
 
 def write(document: dict[str, Any], path: str | None) -> None:
@@ -141,6 +196,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for work in ROWS:
             print(f"{work.name:<20}{work.text}")
         return 0
+    if options.sweep:
+        return sweep(options)
     return overhead(options) if options.what == "overhead" else compare(options)
 
 

@@ -2,12 +2,26 @@
 
 Each round calls every contestant once, in a new random order, so that what the machine does
 meanwhile hits all alike; a ratio is the median over rounds of (their time / base's time).
+
+Ways of calling
+---------------
+natural
+    The call returns a new result, which is dropped before the next call.
+kept
+    The call returns a new result, and the last four results are kept: the fifth last is dropped
+    after a call has returned, so that five are there while it computes.
+given
+    The call fills arrays that were there before, the same ones every time.
+
+The machine's own loops (`contestants.MACHINE`) fill given arrays in natural calls too; of kept
+calls each fills fresh huge pages.
 """
 
 from __future__ import annotations
 
 import random
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from timeit import Timer
@@ -15,12 +29,15 @@ from typing import Any
 
 import numpy as np
 
-from .contestants import Call, Contestant
+from .contestants import LIMITS, MACHINE, Call, Contestant
 from .workloads import Workload, operands
 
 # Largest error, relative to the largest value of the answer.
 TOLERANCE = {"float32": 5e-5, "float64": 1e-11}
+KINDS = ("natural", "kept", "given")
+KEPT = 4  # results
 SAMPLE_SECONDS = 2e-3  # a sample lasts at least this long
+SETTLE_SECONDS = 1e-3
 
 
 @dataclass(frozen=True)
@@ -34,7 +51,7 @@ class Ratio:
 
 @dataclass
 class Cell:
-    """One workload at one size, natural or given.
+    """One workload at one size, called in one way.
 
     Attributes
     ----------
@@ -74,15 +91,19 @@ def as_tuple(result: Any) -> tuple[np.ndarray, ...]:
     return tuple(np.asarray(part) for part in parts)
 
 
-def fault(result: Any, reference: tuple[np.ndarray, ...]) -> str:
-    """What is wrong with an answer; empty if nothing is."""
+def fault(result: Any, reference: tuple[np.ndarray, ...], scale: float | None = None) -> str:
+    """What is wrong with an answer; empty if nothing is.
+
+    Errors are relative to the largest value of each output, or to `scale`.
+    """
     answer = as_tuple(result)
     if len(answer) != len(reference):
         return f"{len(answer)} outputs instead of {len(reference)}"
     for got, want in zip(answer, reference, strict=True):
         if got.shape != want.shape or got.dtype != want.dtype:
             return f"{got.dtype}{got.shape} instead of {want.dtype}{want.shape}"
-        error = float(np.max(np.abs(got - want), initial=0) / np.max(np.abs(want), initial=1e-300))
+        largest = scale or np.max(np.abs(want), initial=1e-300)
+        error = float(np.max(np.abs(got - want), initial=0) / largest)
         if not error <= TOLERANCE[want.dtype.name]:
             return f"relative error {error:.1e}"
     return ""
@@ -97,20 +118,29 @@ def prepare(
     calls: dict[str, Call] = {}
     for name, contestant in contestants.items():
         outs = None
-        if cell.kind == "given":  # NaN shows what was not written
+        if cell.kind == "given" or (cell.kind == "natural" and name in MACHINE):
+            # NaN shows what was not written.
             outs = [np.full(want.shape, np.nan, want.dtype) for want in reference]
         call = contestant.prepare(work, arrays, outs)
         if call is None:
             continue
         result = call()
-        problem = fault(result, reference)
-        if not problem and outs is not None and fault(outs, reference):
-            problem = "out= was not filled"
+        problem = ""
+        if name not in LIMITS:
+            problem = fault(result, reference)
+            if not problem and outs is not None and fault(outs, reference):
+                problem = "out= was not filled"
         if problem:
             cell.wrong[name] = problem
         else:
-            calls[name] = call
+            calls[name] = keeping(call) if cell.kind == "kept" else call
     return calls
+
+
+def keeping(call: Call) -> Call:
+    """`call`, whose last results are kept."""
+    ring: deque[Any] = deque(maxlen=KEPT)
+    return lambda: ring.append(call())
 
 
 def repeats(call: Call) -> int:
@@ -127,18 +157,27 @@ def repeats(call: Call) -> int:
 
 def run_cell(
     work: Workload, size: int, dtype: str, kind: str,
-    contestants: Mapping[str, Contestant], rounds: int,
+    contestants: Mapping[str, Contestant], rounds: int, settle: bool = False,
 ) -> Cell:
     """Check and time all contestants on one workload."""
     cell = Cell(work.name, size, dtype, kind)
-    calls = prepare(work, cell, contestants)
+    cell.samples = interleaved(prepare(work, cell, contestants), rounds, settle)
+    return cell
+
+
+def interleaved(
+    calls: Mapping[str, Call], rounds: int, settle: bool = False
+) -> dict[str, list[float]]:
+    """Seconds per call of every round; `settle` lets the others' threads go to sleep before."""
     timers = {name: (Timer(call), repeats(call)) for name, call in calls.items()}
-    cell.samples = {name: [] for name in calls}
+    samples: dict[str, list[float]] = {name: [] for name in calls}
     order = list(calls)
     shuffle = random.Random(0).shuffle
     for _ in range(rounds):
         shuffle(order)
         for name in order:
             timer, number = timers[name]
-            cell.samples[name].append(timer.timeit(number) / number)
-    return cell
+            if settle:
+                time.sleep(SETTLE_SECONDS)
+            samples[name].append(timer.timeit(number) / number)
+    return samples

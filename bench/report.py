@@ -39,8 +39,8 @@ def machine(threads: int) -> dict[str, Any]:
 def short_size(size: int) -> str:
     """Write 8000000 as 8M."""
     for unit, factor in (("M", 10**6), ("k", 10**3)):
-        if size >= factor and size % factor == 0:
-            return f"{size // factor}{unit}"
+        if size >= factor:
+            return f"{size / factor:.3g}{unit}"
     return str(size)
 
 
@@ -55,12 +55,12 @@ def short_time(seconds: float) -> str:
 def header(names: Sequence[str], base: str) -> str:
     """First line of the table."""
     others = "".join(f"{name:>24}" for name in names if name != base)
-    return f"{'workload':<20}{'size':>6} {'call':<8}{base:>9}{others}"
+    return f"{'workload':<20}{'size':>6} {'dtype':<8}{'call':<8}{base:>9}{others}"
 
 
 def row(cell: Cell, names: Sequence[str], base: str) -> str:
     """One cell as a line: time of the base, then the others' ratios to it."""
-    start = f"{cell.workload:<20}{short_size(cell.size):>6} {cell.kind:<8}"
+    start = f"{cell.workload:<20}{short_size(cell.size):>6} {cell.dtype:<8}{cell.kind:<8}"
     if base not in cell.samples:
         return f"{start}{'off' if base in cell.wrong else '-':>9}"
     columns = ""
@@ -124,7 +124,8 @@ def plot(cells: Sequence[Cell], names: Sequence[str], base: str, path: str) -> N
     axes.axvline(1, color="black", lw=1)
     axes.set_xscale("log")
     axes.set_xlabel(f"time / {base}'s time (right of the line: {base} is faster)")
-    labels = [f"{cell.workload}  {short_size(cell.size)}  {cell.kind}" for cell in shown]
+    labels = [f"{cell.workload}  {short_size(cell.size)}  {cell.dtype}  {cell.kind}"
+              for cell in shown]
     axes.set_yticks(range(len(shown)), labels, fontsize=7)
     axes.set_ylim(len(shown) - 0.5, -0.5)
     axes.grid(axis="x", alpha=0.3)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import gradients
-from .gradients import Function
+from .gradients import CUBE, WIDTH, Function
 
 Shape = tuple[int, ...]
 
@@ -44,6 +44,12 @@ class Workload:
         That gradient as a NumPy user writes it.
     amend : callable, optional
         Random operands to those that the workload is measured on.
+    views : callable, optional
+        Operands to what `numexpr` is written for, which can neither index nor transpose.
+    memory_bound : bool
+        Whether moving the data is what takes the time.
+    large : int
+        Elements of each operand where 8M are asked for.
     """
 
     name: str
@@ -55,11 +61,29 @@ class Workload:
     wrt: tuple[int, ...] = ()
     by_hand: Function | None = None
     amend: Function | None = None
+    views: Function | None = None
+    memory_bound: bool = False
+    large: int = 8 * 10**6
 
     @property
     def reference(self) -> Function:
         """NumPy's own answer, which the others' are held against."""
         return self.by_hand or self.numpy(np)
+
+    def specs(self, operands: list[np.ndarray]) -> list[tuple[Shape, np.dtype[Any]]]:
+        """Shapes and dtypes of the outputs, as NumPy's answer has them."""
+        found = self.reference(*operands)
+        return [(np.shape(out), out.dtype) for out in
+                (found if isinstance(found, tuple) else (found,))]
+
+    def elements(self, size: int) -> int | None:
+        """How many are measured where `size` are asked for; None if none.
+
+        Beyond 8M, arrays outgrow every cache, and rows that memory does not bound tell nothing new.
+        """
+        if size == 8 * 10**6:
+            return self.large
+        return size if size < 8 * 10**6 or self.memory_bound else None
 
 
 def grid(size: int) -> tuple[int, int]:
@@ -86,6 +110,21 @@ def softmax(xp: Any) -> Function:
         return e / xp.sum(e, axis=-1, keepdims=True)
 
     return softmax
+
+
+def logsumexp(xp: Any) -> Function:
+    """Logarithm of the sum of each row's exponentials, without overflow."""
+
+    def logsumexp(x: Any) -> Any:
+        top = xp.max(x, axis=-1, keepdims=True)
+        return xp.log(xp.sum(xp.exp(x - top), axis=-1)) + top[:, 0]
+
+    return logsumexp
+
+
+def gelu(xp: Any) -> Function:
+    """GELU, approximated by tanh."""
+    return lambda x: 0.5 * x * (1 + xp.tanh(WIDTH * (x + CUBE * x * x * x)))
 
 
 def layer_norm(xp: Any) -> Function:
@@ -141,6 +180,11 @@ def _axpy_given(x: Any, y: Any, out: Any) -> None:
     np.add(out, y, out=out)
 
 
+def _madd_given(x: Any, y: Any, out: Any) -> None:
+    np.multiply(x, y, out=out)
+    np.add(out, 1, out=out)
+
+
 def _affine_given(x: Any, g: Any, b: Any, out: Any) -> None:
     np.multiply(x, g, out=out)
     np.add(out, b, out=out)
@@ -155,6 +199,10 @@ def _vectors(count: int) -> Callable[[int, int], tuple[Shape, ...]]:
     return lambda m, n: ((m * n,),) * count
 
 
+def _alike(count: int) -> Callable[[int, int], tuple[Shape, ...]]:
+    return lambda m, n: ((m, n),) * count
+
+
 def _by_column(count: int) -> Callable[[int, int], tuple[Shape, ...]]:
     return lambda m, n: ((m, n), *((n,),) * count)
 
@@ -164,32 +212,59 @@ def _rows_of_64(m: int, n: int) -> tuple[Shape, ...]:
     return (rows, 64), (rows,)
 
 
+def _near_one(x: Any) -> tuple[Any, ...]:
+    return (1 + (x - 1) / 32,)  # or products leave the range of float32
+
+
 ROWS = (
+    Workload("madd", "x*y + 1", _vectors(2), lambda xp: lambda x, y: x * y + 1, ("a*b + 1",),
+             _madd_given, memory_bound=True),
     Workload("axpy", "2*x + y", _vectors(2),
-             lambda xp: lambda x, y: 2 * x + y, ("2*a + b",), _axpy_given),
+             lambda xp: lambda x, y: 2 * x + y, ("2*a + b",), _axpy_given, memory_bound=True),
     Workload("poly", "x*y + (x-y)/(x*x + y*y + 1)", _vectors(2),
              lambda xp: lambda x, y: x * y + (x - y) / (x * x + y * y + 1),
-             ("a*b + (a-b)/(a*a + b*b + 1)",)),
+             ("a*b + (a-b)/(a*a + b*b + 1)",), memory_bound=True),
     Workload("transcendental", "exp(-x*x/2)*sin(y) + log1p(abs(x))", _vectors(2),
              lambda xp: lambda x, y: xp.exp(-x * x / 2) * xp.sin(y) + xp.log1p(xp.abs(x)),
              ("exp(-a*a/2)*sin(b) + log1p(abs(a))",)),
-    Workload("row_broadcast", "x*g + b, g and b by column", lambda m, n: ((m, n), (n,), (n,)),
-             lambda xp: lambda x, g, b: x * g + b, ("a*b + c",), _affine_given),
+    Workload("gelu", "0.5*x*(1 + tanh(c*(x + d*x*x*x)))", _vectors(1), gelu,
+             (f"0.5*a*(1 + tanh({WIDTH}*(a + {CUBE}*a*a*a)))",)),
+    Workload("standardize", "(x-mu)/sd*g + b, all by column", _by_column(4),
+             lambda xp: lambda x, mu, sd, g, b: (x - mu) / sd * g + b, ("(a-b)/c*d + e",),
+             memory_bound=True),
+    Workload("row_broadcast", "x*g + b, g and b by column", _by_column(2),
+             lambda xp: lambda x, g, b: x * g + b, ("a*b + c",), _affine_given, memory_bound=True),
     Workload("lead_broadcast", "x*s[:,None] + t[:,None]", lambda m, n: ((m, n), (m,), (m,)),
-             lambda xp: lambda x, s, t: x * s[:, None] + t[:, None], (), _lead_given),
-    Workload("sum", "sum(x*y)", lambda m, n: ((m, n), (m, n)),
-             lambda xp: lambda x, y: xp.sum(x * y), ("sum(a*b)",)),
-    Workload("row_sums", "sum(x*y, axis=1)", lambda m, n: ((m, n), (m, n)),
-             lambda xp: lambda x, y: xp.sum(x * y, axis=1), ("sum(a*b, axis=1)",)),
-    Workload("column_sums", "sum(x*y, axis=0)", lambda m, n: ((m, n), (m, n)),
-             lambda xp: lambda x, y: xp.sum(x * y, axis=0), ("sum(a*b, axis=0)",)),
-    Workload("softmax", "softmax of rows", lambda m, n: ((m, n),), softmax),
-    Workload("layer_norm", "layer norm of rows", lambda m, n: ((m, n), (n,), (n,)), layer_norm),
+             lambda xp: lambda x, s, t: x * s[:, None] + t[:, None], ("a*b + c",), _lead_given,
+             views=lambda x, s, t: (x, s[:, None], t[:, None]), memory_bound=True),
+    Workload("sum", "sum(x*y)", _alike(2),
+             lambda xp: lambda x, y: xp.sum(x * y), ("sum(a*b)",), memory_bound=True),
+    Workload("squared_distance", "sum((x-y)**2)", _alike(2),
+             lambda xp: lambda x, y: xp.sum((x - y) ** 2), ("sum((a-b)**2)",), memory_bound=True),
+    Workload("row_sums", "sum(x*y, axis=1)", _alike(2),
+             lambda xp: lambda x, y: xp.sum(x * y, axis=1), ("sum(a*b, axis=1)",),
+             memory_bound=True),
+    Workload("row_norms", "sqrt(sum(x*x, axis=1)) + v", lambda m, n: ((m, n), (m,)),
+             lambda xp: lambda x, v: xp.sqrt(xp.sum(x * x, axis=1)) + v, memory_bound=True),
+    Workload("column_sums", "sum(x*y, axis=0)", _alike(2),
+             lambda xp: lambda x, y: xp.sum(x * y, axis=0), ("sum(a*b, axis=0)",),
+             memory_bound=True),
+    Workload("weighted_columns", "sum(x*w, axis=0), w by column", _by_column(1),
+             lambda xp: lambda x, w: xp.sum(x * w, axis=0), ("sum(a*b, axis=0)",),
+             memory_bound=True),
+    Workload("row_max", "max(x, axis=1)", _alike(1), lambda xp: lambda x: xp.max(x, axis=1),
+             ("max(a, axis=1)",), memory_bound=True),
+    Workload("row_product", "prod(x, axis=1)", _alike(1), lambda xp: lambda x: xp.prod(x, axis=1),
+             ("prod(a, axis=1)",), amend=_near_one, memory_bound=True),
+    Workload("softmax", "softmax of rows", _alike(1), softmax),
+    Workload("logsumexp", "log(sum(exp(x), axis=1)), shifted", _alike(1), logsumexp),
+    Workload("layer_norm", "layer norm of rows", _by_column(2), layer_norm),
     Workload("black_scholes", "call and put prices", _vectors(3), black_scholes,
-             (_CALL, f"{_CALL} - a + b * exp(-0.03 * c)")),
+             (_CALL, f"{_CALL} - a + b * exp(-0.03 * c)"), large=4 * 10**6),
     Workload("transposed", "a + b.T", lambda m, n: ((m, n), (n, m)),
-             lambda xp: lambda a, b: a + b.T, (),
-             lambda a, b, out: np.add(a, b.T, out=out)),
+             lambda xp: lambda a, b: a + b.T, ("a + b",),
+             lambda a, b, out: np.add(a, b.T, out=out), views=lambda a, b: (a, b.T),
+             large=4096**2),
     Workload("gelu_grad", "gradient of mean(gelu(x*g + b)) in x, g, b", _by_column(2),
              gradients.gelu, wrt=(0, 1, 2), by_hand=gradients.gelu_by_hand),
     Workload("layer_norm_grad", "gradient of sum(layer_norm(x, g, b)*c) in x, g, b",
@@ -197,7 +272,7 @@ ROWS = (
              lambda xp: lambda x, g, b, c: xp.sum(layer_norm(xp)(x, g, b) * c),
              wrt=(0, 1, 2), by_hand=gradients.layer_norm_by_hand),
     Workload("cross_entropy_grad", "gradient of mean(-sum(t*log_softmax(x), 1)) in x, t one-hot",
-             lambda m, n: ((m, n), (m, n)), gradients.cross_entropy, wrt=(0,),
+             _alike(2), gradients.cross_entropy, wrt=(0,),
              by_hand=gradients.cross_entropy_by_hand, amend=gradients.one_hot),
     Workload("product_grad", "gradient of sum(w*prod(x, axis=1)) in x, rows of 64", _rows_of_64,
              gradients.product, wrt=(0,), by_hand=gradients.product_by_hand),

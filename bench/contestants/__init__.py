@@ -6,6 +6,8 @@
   returns its outputs (`outs` is None: a natural call, else they are to be filled), or None where
   the contestant has no such call.  What it returns is ready when the call returns.  Of a workload
   with `wrt`, the outputs are gradients, taken in the contestant's own way.
+
+Those in `MACHINE` are no packages but C loops that come with the benchmarks.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ from ..workloads import Workload
 
 Call = Callable[[], Any]
 
-NAMES = ("elemc", "numpy", "numexpr", "numba", "jax", "torch", "autograd", "pytensor",
-         "torch_compile")
-DEFAULT = NAMES[:-1]  # torch.compile takes a minute of C++ compilation per table: on request
+PEERS = ("numpy", "numexpr", "numba", "jax", "torch", "autograd", "pytensor", "torch_compile")
+LIMITS = ("limit", "limit_stream")  # they compute nothing
+MACHINE = ("plain_c", *LIMITS)  # what the machine can do
+NAMES = ("elemc", *PEERS, *MACHINE)
+DEFAULT = ("elemc", *PEERS[:-1])  # torch.compile takes a minute per table: on request
 
 
 class Contestant(Protocol):

@@ -32,7 +32,8 @@ def prepare(work: Workload, operands: list[Any], outs: list[Any] | None) -> Any:
     """`numexpr.evaluate`, told not to look for names in the caller's frames."""
     if not work.numexpr:
         return None
-    names = dict(zip("abc", operands, strict=False))
+    views = work.views(*operands) if work.views else operands
+    names = dict(zip("abcde", views, strict=False))
     texts = [typed_constants(text, names, operands[0].dtype.type) for text in work.numexpr]
     if outs is None:
         def call() -> list[Any]:

@@ -1,0 +1,1 @@
+"""Random computations on random layouts, against NumPy and against plain C loops made for each."""
