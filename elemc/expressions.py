@@ -65,6 +65,7 @@ class Expressions:
         self.types: set[str] = set()
         self.macros: set[str] = set()
         self.mentioned: set[str] = set()
+        self.after_lanes = False  # in what is left of a row
         self.within: dict[str, tuple[str, str]] = {}  # the chunk that is being folded
         self.instead: dict[str, str] = {}  # what counts along an axis, if not its variable
 
@@ -140,6 +141,8 @@ class Expressions:
             case Named():
                 return value.name, PRIMARY
             case Element():
+                if value.at == "lane" and self.after_lanes:
+                    return value.name.removesuffix("_lane"), PRIMARY
                 return f"{value.name}[{self.place(value)}]", PRIMARY
             case At():
                 assert isinstance(value.fold, Element)

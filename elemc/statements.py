@@ -35,7 +35,8 @@ from .nest import (
 from .order import HEAVY, cost
 from .values import Convert, Op, Value, walk
 
-LANE_BYTES = 256  # of all the lanes of one fold
+LANES = 16  # of a fold, at least: gcc keeps so many in registers
+LANE_BYTES = 64  # of the lanes of one fold, at least
 STRIP_BYTES = 512  # of the states of one fold in a strip: they stay in registers
 UNITS = {BLOCK: "BLOCK", ROWS: "ROWS"}
 LINE_BYTES = 4096  # of an output that are computed before they go to memory
@@ -197,9 +198,10 @@ class Statements(Expressions):
                 "name": fold.name, "kind": kind, "type": tree["type"], "tree": fold.tree,
                 "helper": helper, "neutral": self.text(fold.neutral), "part": fold.part,
                 "row": "", "states": "",
+                "from_zero": self.text(fold.neutral) in ("0", "0.0", "0.0f"),
                 "merge_lanes": self.merge(
                     fold, f"{fold.name}_lane[l]", f"{fold.name}_lane[l + h]"),
-                "merge_block": self.merge(fold, fold.name, f"{fold.name}_lane[0]"),
+                "merge_row": self.merge(fold, fold.name, f"{fold.name}_lane[0]"),
                 "merge_top": self.merge(fold, f"{fold.name}_tree[{item.folds[0].name}_top - 1]",
                                         fold.name),
                 "identity": tree["identity"]}
@@ -210,7 +212,6 @@ class Statements(Expressions):
         if isinstance(item, Blocks) and fold.part:
             at = "" if item.strip is None else "[l]"
             view["merge_part"] = self.merge(fold, fold.name + at, fold.part + at)
-            view["merge_block"] = view["merge_part"]
         if fold.tree:
             self.macros.add("TREE")
         if fold.tree and isinstance(item, Blocks) and item.strip:
@@ -233,8 +234,8 @@ class Statements(Expressions):
         k = self.digit[item.axis]
         tree = any(f.tree for f in item.folds) and item.axis not in self.within
         widest = max(f.dtype.itemsize for f in item.folds)
-        self.lanes = max(self.lanes, LANE_BYTES // widest)
-        self.macros |= {"LANES"} | ({"BLOCK"} if tree else set())
+        self.lanes = max(self.lanes, LANES, LANE_BYTES // widest)
+        self.macros |= {"LANES", "UNROLL"} | ({"BLOCK"} if tree else set())
         start, stop = self.bounds(item.axis)
         name = item.folds[0].name
         stores = any(isinstance(s, Write) or isinstance(s, Assign) and bool(
@@ -244,10 +245,13 @@ class Statements(Expressions):
         view: dict[str, Any] = {
                 "kind": "lanes", "independent": stores, "tree": tree,
                 "var": f"i{k}", "start": start, "stop": stop,
-                "row": f"{name}_i", "base": f"b{k}", "end": f"e{k}", "count": f"{name}_count",
+                "row": f"{name}_i", "base": f"b{k}", "end": f"e{k}", "count": f"b{k} / BLOCK",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],
                 "body": self.body(item.body)}
-        return view | self.joined(view["folds"])
+        self.after_lanes = True
+        view["rest"] = self.body(item.body)
+        self.after_lanes = False
+        return view | self.joined(view["folds"]) | row_states(view["folds"], tree)
 
     def blocks(self, item: Blocks) -> dict[str, Any]:
         """An outer folded axis."""
@@ -284,7 +288,8 @@ class Statements(Expressions):
         """Assignments to all folds at once, as comma expressions."""
         trees = [f for f in folds if f["tree"]]
         return {
-            "set_lanes": ", ".join(f"{f['name']}_lane[l] = {f['neutral']}" for f in folds),
+            "set_lanes": ", ".join(f"{f['name']}_lane[l] = {f['neutral']}" for f in folds
+                                   if not f["from_zero"]),
             "merge_lanes": ", ".join(f"{f['name']}_lane[l] = {f['merge_lanes']}" for f in folds),
             "merge_top": ", ".join(f"{f['name']} = {f['merge_top']}" for f in trees),
             "set_exact": ", ".join(
@@ -292,6 +297,18 @@ class Statements(Expressions):
             "set_trees": ", ".join(f"{f['name']}[l] = {f['neutral']}" for f in trees),
             "set_rest": ", ".join(f"{f['name']}[l] = {f['neutral']}" for f in folds
                                   if f not in trees)}
+
+
+def row_states(folds: Sequence[dict[str, Any]], tree: bool) -> dict[str, str]:
+    """What is done with the states of folds at a row: those without a tree go on in the next."""
+    on = [f for f in folds if tree and not f["tree"]]
+    for fold in folds:
+        fold["state"] = fold["name"] + (
+            f" = {fold['identity' if tree and fold not in on else 'neutral']}")
+    return {
+        "set_row": ", ".join(f"{f['name']} = {f['neutral']}" for f in folds if f not in on),
+        "merge_row": ", ".join(f"{f['name']} = " + (
+            f["merge_row"] if f in on else f"{f['name']}_lane[0]") for f in folds)}
 
 
 def _cost(body: Sequence[Statement]) -> int:

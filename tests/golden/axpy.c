@@ -15,8 +15,7 @@ typedef __INT64_TYPE__ int64_t;
 int kernel_axpy(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, const int64_t *tune, char *const *w)
 {
-  /* extents */
-  const int64_t n0 = n[0];
+  const int64_t n0 = n[0]; /* extents */
   /* operands: pointers, and strides in bytes */
   char *const z_p = p[0];
   const int64_t z_s0 = 8;
@@ -25,8 +24,7 @@ int kernel_axpy(int64_t phase, int64_t begin, int64_t end, char *const *p, const
   const char *const w_in_p = p[2];
   const int64_t w_in_s0 = 8;
 
-  INDEPENDENT
-  for (int64_t i0 = begin; i0 < end; i0++)
+  INDEPENDENT for (int64_t i0 = begin; i0 < end; i0++)
     AT(double, z_p, i0 * z_s0) = 2.0 * AT(const double, y_p, i0 * y_s0) + AT(const double, w_in_p, i0 * w_in_s0);
   return 0;
 }

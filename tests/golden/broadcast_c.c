@@ -15,8 +15,7 @@ typedef __INT64_TYPE__ int64_t;
 int kernel_broadcast_c(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, const int64_t *tune, char *const *w)
 {
-  /* extents */
-  const int64_t n0 = n[0], n1 = n[1];
+  const int64_t n0 = n[0], n1 = n[1]; /* extents */
   /* operands: pointers, and strides in bytes */
   const char *const y_p = p[0];
   const int64_t y_s0 = 8;
@@ -27,8 +26,7 @@ int kernel_broadcast_c(int64_t phase, int64_t begin, int64_t end, char *const *p
 
   for (int64_t i0 = begin; i0 < end; i0++) {
     const double y_v = AT(const double, y_p, i0 * y_s0);
-    INDEPENDENT
-    for (int64_t i1 = 0; i1 < n1; i1++)
+    INDEPENDENT for (int64_t i1 = 0; i1 < n1; i1++)
       AT(double, z_p, i0 * z_s0 + i1 * z_s1) = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) * y_v + 1.0;
   }
   return 0;

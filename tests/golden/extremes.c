@@ -12,25 +12,27 @@
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
-enum { LANES = 32 };
+#define UNROLL _Pragma("GCC unroll 4")
+enum { LANES = 16 };
 
 /* the smaller; NaN if either is */
 static inline double minimum_f64(double a, double b)
 {
-  return a < b || a != a ? a : b;
+  const double best = b < a ? b : a; /* one instruction, which gives NaN if a is */
+  return b != b ? b : best;
 }
 
 /* the greater; NaN if either is */
 static inline double maximum_f64(double a, double b)
 {
-  return a > b || a != a ? a : b;
+  const double best = b > a ? b : a; /* one instruction, which gives NaN if a is */
+  return b != b ? b : best;
 }
 
 int kernel_extremes(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, const int64_t *tune, char *const *w)
 {
-  /* extents */
-  const int64_t n0 = n[0], n1 = n[1];
+  const int64_t n0 = n[0], n1 = n[1]; /* extents */
   /* operands: pointers, and strides in bytes */
   const char *const x_p = p[0];
   const int64_t x_s0 = s[0], x_s1 = 8;
@@ -41,27 +43,29 @@ int kernel_extremes(int64_t phase, int64_t begin, int64_t end, char *const *p, c
 
   for (int64_t i0 = begin; i0 < end; i0++) {
     /* min0: min, max0: max along i1, in lanes */
-    double min0, min0_lane[LANES];
-    double max0, max0_lane[LANES];
-    for (int l = 0; l < LANES; l++)
-      min0_lane[l] = __builtin_inf(), max0_lane[l] = -__builtin_inf();
-    int64_t min0_i = 0;
-    for (; min0_i + LANES <= n1; min0_i += LANES)
-      for (int64_t l = 0, i1 = min0_i; l < LANES; l++, i1++) {
-        const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-        min0_lane[l] = minimum_f64(min0_lane[l], x_v);
-        max0_lane[l] = maximum_f64(max0_lane[l], x_v);
-      }
-    for (int64_t l = 0, i1 = min0_i; i1 < n1; l++, i1++) {
-      const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-      min0_lane[l] = minimum_f64(min0_lane[l], x_v);
-      max0_lane[l] = maximum_f64(max0_lane[l], x_v);
+    double min0 = __builtin_inf();
+    double max0 = -__builtin_inf();
+    if (n1 >= LANES) {
+      double min0_lane[LANES];
+      double max0_lane[LANES];
+      for (int l = 0; l < LANES; l++)
+        min0_lane[l] = __builtin_inf(), max0_lane[l] = -__builtin_inf();
+      for (int64_t k = 0; k < n1 / LANES; k++)
+        UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++) {
+          const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+          min0_lane[l] = minimum_f64(min0_lane[l], x_v);
+          max0_lane[l] = maximum_f64(max0_lane[l], x_v);
+        }
+      UNROLL for (int h = LANES / 2; h > 0; h /= 2)
+        for (int l = 0; l < h; l++)
+          min0_lane[l] = minimum_f64(min0_lane[l], min0_lane[l + h]), max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
+      min0 = min0_lane[0], max0 = max0_lane[0];
     }
-    for (int h = LANES / 2; h > 0; h /= 2)
-      for (int l = 0; l < h; l++)
-        min0_lane[l] = minimum_f64(min0_lane[l], min0_lane[l + h]), max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
-    min0 = min0_lane[0];
-    max0 = max0_lane[0];
+    for (int64_t i1 = n1 / LANES * LANES; i1 < n1; i1++) {
+      const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+      min0 = minimum_f64(min0, x_v);
+      max0 = maximum_f64(max0, x_v);
+    }
     AT(double, z0_p, i0 * z0_s0) = min0;
     AT(double, z1_p, i0 * z1_s0) = max0;
   }

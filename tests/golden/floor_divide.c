@@ -35,8 +35,7 @@ static inline int32_t remainder_i32(int32_t a, int32_t b)
 int kernel_floor_divide(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, const int64_t *tune, char *const *w)
 {
-  /* extents */
-  const int64_t n0 = n[0];
+  const int64_t n0 = n[0]; /* extents */
   /* operands: pointers, and strides in bytes */
   const char *const x_p = p[0];
   const int64_t x_s0 = 4;
@@ -45,8 +44,7 @@ int kernel_floor_divide(int64_t phase, int64_t begin, int64_t end, char *const *
   char *const z1_p = p[2];
   const int64_t z1_s0 = 4;
 
-  INDEPENDENT
-  for (int64_t i0 = begin; i0 < end; i0++) {
+  INDEPENDENT for (int64_t i0 = begin; i0 < end; i0++) {
     const int32_t x_v = AT(const int32_t, x_p, i0 * x_s0);
     AT(int32_t, z0_p, i0 * z0_s0) = floor_divide_i32(x_v, 7);
     AT(int32_t, z1_p, i0 * z1_s0) = remainder_i32(x_v, -3);

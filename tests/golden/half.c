@@ -57,16 +57,14 @@ static inline float round_half(float x)
 int kernel_half(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, const int64_t *tune, char *const *w)
 {
-  /* extents */
-  const int64_t n0 = n[0];
+  const int64_t n0 = n[0]; /* extents */
   /* operands: pointers, and strides in bytes */
   const char *const x_p = p[0];
   const int64_t x_s0 = 2;
   char *const z_p = p[1];
   const int64_t z_s0 = 2;
 
-  INDEPENDENT
-  for (int64_t i0 = begin; i0 < end; i0++) {
+  INDEPENDENT for (int64_t i0 = begin; i0 < end; i0++) {
     const float x_v = half_to_float(AT(const half, x_p, i0 * x_s0));
     AT(half, z_p, i0 * z_s0) = float_to_half(round_half(round_half(x_v * x_v) + 1.0f));
   }

@@ -9,14 +9,14 @@
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
+#define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
-enum { LANES = 32, BLOCK = 4096, TREE = 40 };
+enum { LANES = 16, BLOCK = 4096, TREE = 40 };
 
 int kernel_layer_norm(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, const int64_t *tune, char *const *w)
 {
-  /* extents */
-  const int64_t n0 = n[0], n1 = n[1];
+  const int64_t n0 = n[0], n1 = n[1]; /* extents */
   /* operands: pointers, and strides in bytes */
   const char *const x_p = p[0];
   const int64_t x_s0 = s[0], x_s1 = 8;
@@ -25,61 +25,60 @@ int kernel_layer_norm(int64_t phase, int64_t begin, int64_t end, char *const *p,
 
   for (int64_t i0 = begin; i0 < end; i0++) {
     /* sum0: sum along i1, in lanes */
-    double sum0, sum0_lane[LANES], sum0_tree[TREE];
-    int64_t sum0_count = 0, sum0_top = 0;
-    for (int64_t b1 = 0; b1 < n1; b1 += BLOCK, sum0_count++) {
+    double sum0 = 0.0, sum0_tree[TREE];
+    int64_t sum0_top = 0;
+    for (int64_t b1 = 0; b1 < n1; b1 += BLOCK) {
       const int64_t e1 = b1 + BLOCK < n1 ? b1 + BLOCK : n1;
-      for (int l = 0; l < LANES; l++)
-        sum0_lane[l] = 0.0;
-      int64_t sum0_i = b1;
-      for (; sum0_i + LANES <= e1; sum0_i += LANES)
-        for (int64_t l = 0, i1 = sum0_i; l < LANES; l++, i1++)
-          sum0_lane[l] = sum0_lane[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-      for (int64_t l = 0, i1 = sum0_i; i1 < e1; l++, i1++)
-        sum0_lane[l] = sum0_lane[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-      for (int h = LANES / 2; h > 0; h /= 2)
-        for (int l = 0; l < h; l++)
-          sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
-      sum0 = sum0_lane[0];
-      for (int64_t c = sum0_count; c & 1; c >>= 1, sum0_top--)
+      sum0 = 0.0;
+      if (e1 - b1 >= LANES) {
+        double sum0_lane[LANES] = {0};
+        for (int64_t k = b1 / LANES; k < e1 / LANES; k++)
+          UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
+            sum0_lane[l] = sum0_lane[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+        UNROLL for (int h = LANES / 2; h > 0; h /= 2)
+          for (int l = 0; l < h; l++)
+            sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
+        sum0 = sum0_lane[0];
+      }
+      for (int64_t i1 = e1 / LANES * LANES; i1 < e1; i1++)
+        sum0 = sum0 + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+      for (int64_t c = b1 / BLOCK; c & 1; c >>= 1, sum0_top--)
         sum0 = sum0_tree[sum0_top - 1] + sum0;
       sum0_tree[sum0_top++] = sum0;
     }
-    sum0 = sum0_top ? sum0_tree[sum0_top - 1] : 0.0;
     while (--sum0_top > 0)
       sum0 = sum0_tree[sum0_top - 1] + sum0;
     const double t0 = sum0 / (double)n1;
     /* sum1: sum along i1, in lanes */
-    double sum1, sum1_lane[LANES], sum1_tree[TREE];
-    int64_t sum1_count = 0, sum1_top = 0;
-    for (int64_t b1 = 0; b1 < n1; b1 += BLOCK, sum1_count++) {
+    double sum1 = 0.0, sum1_tree[TREE];
+    int64_t sum1_top = 0;
+    for (int64_t b1 = 0; b1 < n1; b1 += BLOCK) {
       const int64_t e1 = b1 + BLOCK < n1 ? b1 + BLOCK : n1;
-      for (int l = 0; l < LANES; l++)
-        sum1_lane[l] = 0.0;
-      int64_t sum1_i = b1;
-      for (; sum1_i + LANES <= e1; sum1_i += LANES)
-        for (int64_t l = 0, i1 = sum1_i; l < LANES; l++, i1++) {
-          const double t1 = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t0;
-          sum1_lane[l] = sum1_lane[l] + t1 * t1;
-        }
-      for (int64_t l = 0, i1 = sum1_i; i1 < e1; l++, i1++) {
-        const double t1 = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t0;
-        sum1_lane[l] = sum1_lane[l] + t1 * t1;
+      sum1 = 0.0;
+      if (e1 - b1 >= LANES) {
+        double sum1_lane[LANES] = {0};
+        for (int64_t k = b1 / LANES; k < e1 / LANES; k++)
+          UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++) {
+            const double t1 = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t0;
+            sum1_lane[l] = sum1_lane[l] + t1 * t1;
+          }
+        UNROLL for (int h = LANES / 2; h > 0; h /= 2)
+          for (int l = 0; l < h; l++)
+            sum1_lane[l] = sum1_lane[l] + sum1_lane[l + h];
+        sum1 = sum1_lane[0];
       }
-      for (int h = LANES / 2; h > 0; h /= 2)
-        for (int l = 0; l < h; l++)
-          sum1_lane[l] = sum1_lane[l] + sum1_lane[l + h];
-      sum1 = sum1_lane[0];
-      for (int64_t c = sum1_count; c & 1; c >>= 1, sum1_top--)
+      for (int64_t i1 = e1 / LANES * LANES; i1 < e1; i1++) {
+        const double t1 = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t0;
+        sum1 = sum1 + t1 * t1;
+      }
+      for (int64_t c = b1 / BLOCK; c & 1; c >>= 1, sum1_top--)
         sum1 = sum1_tree[sum1_top - 1] + sum1;
       sum1_tree[sum1_top++] = sum1;
     }
-    sum1 = sum1_top ? sum1_tree[sum1_top - 1] : 0.0;
     while (--sum1_top > 0)
       sum1 = sum1_tree[sum1_top - 1] + sum1;
     const double t1 = __builtin_sqrt(sum1 / (double)n1 + 1e-05);
-    INDEPENDENT
-    for (int64_t i1 = 0; i1 < n1; i1++)
+    INDEPENDENT for (int64_t i1 = 0; i1 < n1; i1++)
       AT(double, z_p, i0 * z_s0 + i1 * z_s1) = (AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t0) / t1;
   }
   return 0;

@@ -11,13 +11,13 @@
 typedef __UINT8_TYPE__ uint8_t;
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
-enum { LANES = 64, BLOCK = 4096, TREE = 40 };
+#define UNROLL _Pragma("GCC unroll 4")
+enum { LANES = 16, BLOCK = 4096, TREE = 40 };
 
 int kernel_luminance(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, const int64_t *tune, char *const *w)
 {
-  /* extents */
-  const int64_t n0 = n[0], n1 = n[1];
+  const int64_t n0 = n[0], n1 = n[1]; /* extents */
   /* operands: pointers, and strides in bytes */
   const char *const image_p = p[0];
   const int64_t image_s0 = s[0], image_s1 = 1;
@@ -28,27 +28,27 @@ int kernel_luminance(int64_t phase, int64_t begin, int64_t end, char *const *p, 
 
   for (int64_t i0 = begin; i0 < end; i0++) {
     /* sum0: sum along i1, in lanes */
-    float sum0, sum0_lane[LANES], sum0_tree[TREE];
-    int64_t sum0_count = 0, sum0_top = 0;
-    for (int64_t b1 = 0; b1 < n1; b1 += BLOCK, sum0_count++) {
+    float sum0 = 0.0f, sum0_tree[TREE];
+    int64_t sum0_top = 0;
+    for (int64_t b1 = 0; b1 < n1; b1 += BLOCK) {
       const int64_t e1 = b1 + BLOCK < n1 ? b1 + BLOCK : n1;
-      for (int l = 0; l < LANES; l++)
-        sum0_lane[l] = 0.0f;
-      int64_t sum0_i = b1;
-      for (; sum0_i + LANES <= e1; sum0_i += LANES)
-        for (int64_t l = 0, i1 = sum0_i; l < LANES; l++, i1++)
-          sum0_lane[l] = sum0_lane[l] + (float)AT(const uint8_t, image_p, i0 * image_s0 + i1 * image_s1) * AT(const float, gain_p, i1 * gain_s1);
-      for (int64_t l = 0, i1 = sum0_i; i1 < e1; l++, i1++)
-        sum0_lane[l] = sum0_lane[l] + (float)AT(const uint8_t, image_p, i0 * image_s0 + i1 * image_s1) * AT(const float, gain_p, i1 * gain_s1);
-      for (int h = LANES / 2; h > 0; h /= 2)
-        for (int l = 0; l < h; l++)
-          sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
-      sum0 = sum0_lane[0];
-      for (int64_t c = sum0_count; c & 1; c >>= 1, sum0_top--)
+      sum0 = 0.0f;
+      if (e1 - b1 >= LANES) {
+        float sum0_lane[LANES] = {0};
+        for (int64_t k = b1 / LANES; k < e1 / LANES; k++)
+          UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
+            sum0_lane[l] = sum0_lane[l] + (float)AT(const uint8_t, image_p, i0 * image_s0 + i1 * image_s1) * AT(const float, gain_p, i1 * gain_s1);
+        UNROLL for (int h = LANES / 2; h > 0; h /= 2)
+          for (int l = 0; l < h; l++)
+            sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
+        sum0 = sum0_lane[0];
+      }
+      for (int64_t i1 = e1 / LANES * LANES; i1 < e1; i1++)
+        sum0 = sum0 + (float)AT(const uint8_t, image_p, i0 * image_s0 + i1 * image_s1) * AT(const float, gain_p, i1 * gain_s1);
+      for (int64_t c = b1 / BLOCK; c & 1; c >>= 1, sum0_top--)
         sum0 = sum0_tree[sum0_top - 1] + sum0;
       sum0_tree[sum0_top++] = sum0;
     }
-    sum0 = sum0_top ? sum0_tree[sum0_top - 1] : 0.0f;
     while (--sum0_top > 0)
       sum0 = sum0_tree[sum0_top - 1] + sum0;
     AT(float, z_p, i0 * z_s0) = sum0;

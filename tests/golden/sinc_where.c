@@ -15,16 +15,14 @@ extern double elemc_sin(double) SIMD;
 int kernel_sinc_where(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, const int64_t *tune, char *const *w)
 {
-  /* extents */
-  const int64_t n0 = n[0];
+  const int64_t n0 = n[0]; /* extents */
   /* operands: pointers, and strides in bytes */
   const char *const y_p = p[0];
   const int64_t y_s0 = 8;
   char *const z_p = p[1];
   const int64_t z_s0 = 8;
 
-  INDEPENDENT
-  for (int64_t i0 = begin; i0 < end; i0++) {
+  INDEPENDENT for (int64_t i0 = begin; i0 < end; i0++) {
     const double y_v = AT(const double, y_p, i0 * y_s0);
     const double t0 = elemc_sin(y_v);
     AT(double, z_p, i0 * z_s0) = y_v > 0.0 ? t0 : 0.0;

@@ -16,7 +16,8 @@ extern double elemc_exp(double) SIMD;
 /* the greater; NaN if either is */
 static inline double maximum_f64(double a, double b)
 {
-  return a > b || a != a ? a : b;
+  const double best = b > a ? b : a; /* one instruction, which gives NaN if a is */
+  return b != b ? b : best;
 }
 
 /* A pairwise tree of partial states, kept as a binary counter: rounding grows like log n. */
@@ -49,8 +50,7 @@ static void pull_sum_f64(const double *tree, int64_t count, double *total, int64
 int kernel_softmax_columns(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, const int64_t *tune, char *const *w)
 {
-  /* extents */
-  const int64_t n0 = n[0], n1 = n[1];
+  const int64_t n0 = n[0], n1 = n[1]; /* extents */
   /* operands: pointers, and strides in bytes */
   const char *const x_p = p[0];
   const int64_t x_s0 = 8, x_s1 = s[0];
@@ -68,12 +68,10 @@ int kernel_softmax_columns(int64_t phase, int64_t begin, int64_t end, char *cons
       for (int l = 0; l < w0; l++)
         max0[l] = -__builtin_inf();
       for (int64_t i1 = 0; i1 < n1; i1++) {
-        INDEPENDENT
-        for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
+        INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
           max0[l] = maximum_f64(max0[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
       }
-      INDEPENDENT
-      for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
+      INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
         buffer0[i0] = max0[l];
       /* sum0: sum along i1 */
       double sum0[STRIP], sum0_tree[TREE * STRIP];
@@ -83,23 +81,20 @@ int kernel_softmax_columns(int64_t phase, int64_t begin, int64_t end, char *cons
         for (int l = 0; l < w0; l++)
           sum0[l] = 0.0;
         for (int64_t i1 = b1; i1 < e1; i1++) {
-          INDEPENDENT
-          for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
+          INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
             sum0[l] = sum0[l] + elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0[l]);
         }
         push_sum_f64(sum0_tree, sum0_count, sum0, w0);
       }
       pull_sum_f64(sum0_tree, sum0_count, sum0, w0);
-      INDEPENDENT
-      for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
+      INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
         buffer1[i0] = sum0[l];
     }
   }
 
   if (phase == 1) {
     for (int64_t i1 = begin; i1 < end; i1++) {
-      INDEPENDENT
-      for (int64_t i0 = 0; i0 < n0; i0++)
+      INDEPENDENT for (int64_t i0 = 0; i0 < n0; i0++)
         AT(double, z_p, i0 * z_s0 + i1 * z_s1) = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - buffer0[i0]) / buffer1[i0];
     }
   }

@@ -9,13 +9,13 @@
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
-enum { LANES = 32, BLOCK = 4096, TREE = 40 };
+#define UNROLL _Pragma("GCC unroll 4")
+enum { LANES = 16, BLOCK = 4096, TREE = 40 };
 
 int kernel_sum_all(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, const int64_t *tune, char *const *w)
 {
-  /* extents */
-  const int64_t n0 = n[0], n1 = n[1];
+  const int64_t n0 = n[0], n1 = n[1]; /* extents */
   /* operands: pointers, and strides in bytes */
   const char *const x_p = p[0];
   const int64_t x_s0 = 8;
@@ -29,26 +29,26 @@ int kernel_sum_all(int64_t phase, int64_t begin, int64_t end, char *const *p, co
       const int64_t begin0 = i1 * BLOCK;
       const int64_t end0 = n0 - begin0 < BLOCK ? n0 : begin0 + BLOCK;
       /* sum0: sum along i0, in lanes */
-      double sum0, sum0_lane[LANES];
-      for (int l = 0; l < LANES; l++)
-        sum0_lane[l] = 0.0;
-      int64_t sum0_i = begin0;
-      for (; sum0_i + LANES <= end0; sum0_i += LANES)
-        for (int64_t l = 0, i0 = sum0_i; l < LANES; l++, i0++)
-          sum0_lane[l] = sum0_lane[l] + AT(const double, x_p, i0 * x_s0);
-      for (int64_t l = 0, i0 = sum0_i; i0 < end0; l++, i0++)
-        sum0_lane[l] = sum0_lane[l] + AT(const double, x_p, i0 * x_s0);
-      for (int h = LANES / 2; h > 0; h /= 2)
-        for (int l = 0; l < h; l++)
-          sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
-      sum0 = sum0_lane[0];
+      double sum0 = 0.0;
+      if (end0 - begin0 >= LANES) {
+        double sum0_lane[LANES] = {0};
+        for (int64_t k = begin0 / LANES; k < end0 / LANES; k++)
+          UNROLL for (int64_t l = 0, i0 = k * LANES; l < LANES; l++, i0++)
+            sum0_lane[l] = sum0_lane[l] + AT(const double, x_p, i0 * x_s0);
+        UNROLL for (int h = LANES / 2; h > 0; h /= 2)
+          for (int l = 0; l < h; l++)
+            sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
+        sum0 = sum0_lane[0];
+      }
+      for (int64_t i0 = end0 / LANES * LANES; i0 < end0; i0++)
+        sum0 = sum0 + AT(const double, x_p, i0 * x_s0);
       parts0[i1] = sum0;
     }
   }
 
   if (phase == 1) {
     /* sum1: sum along i1 */
-    double sum1, sum1_tree[TREE];
+    double sum1 = 0.0, sum1_tree[TREE];
     int64_t sum1_top = 0;
     for (int64_t i1 = 0; i1 < n1; i1++) {
       const double part0 = parts0[i1];
@@ -57,7 +57,6 @@ int kernel_sum_all(int64_t phase, int64_t begin, int64_t end, char *const *p, co
         sum1 = sum1_tree[sum1_top - 1] + sum1;
       sum1_tree[sum1_top++] = sum1;
     }
-    sum1 = sum1_top ? sum1_tree[sum1_top - 1] : 0.0;
     while (--sum1_top > 0)
       sum1 = sum1_tree[sum1_top - 1] + sum1;
     AT(double, z_p, 0) = sum1;

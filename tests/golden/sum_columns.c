@@ -42,8 +42,7 @@ static void pull_sum_f64(const double *tree, int64_t count, double *total, int64
 int kernel_sum_columns(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, const int64_t *tune, char *const *w)
 {
-  /* extents */
-  const int64_t n0 = n[0], n1 = n[1];
+  const int64_t n0 = n[0], n1 = n[1]; /* extents */
   /* operands: pointers, and strides in bytes */
   const char *const x_p = p[0];
   const int64_t x_s0 = 8, x_s1 = s[0];
@@ -60,20 +59,17 @@ int kernel_sum_columns(int64_t phase, int64_t begin, int64_t end, char *const *p
       for (int l = 0; l < w0; l++)
         sum0[l] = 0.0;
       for (int64_t i1 = b1; i1 < e1 && w0 == STRIP; i1++) {
-        INDEPENDENT
-        for (int64_t l = 0, i0 = b0; l < STRIP; l++, i0++)
+        INDEPENDENT for (int64_t l = 0, i0 = b0; l < STRIP; l++, i0++)
           sum0[l] = sum0[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
       }
       for (int64_t i1 = b1; i1 < e1 && w0 < STRIP; i1++) {
-        INDEPENDENT
-        for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
+        INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
           sum0[l] = sum0[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
       }
       push_sum_f64(sum0_tree, sum0_count, sum0, w0);
     }
     pull_sum_f64(sum0_tree, sum0_count, sum0, w0);
-    INDEPENDENT
-    for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
+    INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
       AT(double, z_p, i0 * z_s0) = sum0[l];
   }
   return 0;

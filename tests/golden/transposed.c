@@ -15,8 +15,7 @@ typedef __INT64_TYPE__ int64_t;
 int kernel_transposed(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, const int64_t *tune, char *const *w)
 {
-  /* extents */
-  const int64_t n0 = n[0];
+  const int64_t n0 = n[0]; /* extents */
   /* operands: pointers, and strides in bytes */
   char *const z_p = p[0];
   const int64_t z_s0 = s[0], z_s1 = 8;
@@ -26,8 +25,7 @@ int kernel_transposed(int64_t phase, int64_t begin, int64_t end, char *const *p,
   const int64_t x_2_s0 = 8, x_2_s1 = s[2];
 
   for (int64_t i0 = begin; i0 < end; i0++) {
-    INDEPENDENT
-    for (int64_t i1 = 0; i1 < n0; i1++)
+    INDEPENDENT for (int64_t i1 = 0; i1 < n0; i1++)
       AT(double, z_p, i0 * z_s0 + i1 * z_s1) = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) + AT(const double, x_2_p, i0 * x_2_s0 + i1 * x_2_s1);
   }
   return 0;
