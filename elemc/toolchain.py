@@ -216,8 +216,8 @@ def _toolchain(command: tuple[str, ...], extra: tuple[str, ...]) -> Toolchain:
         facts = _probe(command)
         save_note(key, facts)
     flags = [*COMMON, *facts["machine_flags"]]
-    if facts["family"] == "gcc":  # else it moves calls into the arms of ?:, and loops stay scalar
-        flags.append("-fno-tree-sink")
+    if facts["family"] == "gcc":  # else it makes branches of calls within ?:, and of ?: within ?:
+        flags += ["-fno-tree-sink", "-fno-thread-jumps"]
     simd = bool(facts["simd"])
     calls = '__attribute__((simd("notinbranch"), const))' if simd else "__attribute__((const))"
     flags += [f"-DSIMD={calls}", "-DPURE=__attribute__((const))", *extra]

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "elemc"
 ORDER = """
     errors cnames dtypes templating mathlib ops accumulators node graph indexing formula array
     constructors linear protocol maps composites close interp simplify values coalesce reads lower specialize order nest work
-    expressions statements scope leaves schedule emit cache toolchain threads build banner compiler arguments runtime binding modes
+    expressions statements scope leaves folding schedule emit cache toolchain threads build banner compiler arguments runtime binding modes
     portable machine counts vectorization profile dump fastcall function tracing evaluate rules gradient grads custom user settings parse targets stream demo cli
     __init__ __main__
 """.split()

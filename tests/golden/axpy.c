@@ -17,12 +17,9 @@ int kernel_axpy(int64_t phase, int64_t begin, int64_t end, char *const *p, const
 {
   const int64_t n0 = n[0]; /* extents */
   /* operands: pointers, and strides in bytes */
-  char *const z_p = p[0];
-  const int64_t z_s0 = 8;
-  const char *const y_p = p[1];
-  const int64_t y_s0 = 8;
-  const char *const w_in_p = p[2];
-  const int64_t w_in_s0 = 8;
+  char *const z_p = p[0]; const int64_t z_s0 = 8;
+  const char *const y_p = p[1]; const int64_t y_s0 = 8;
+  const char *const w_in_p = p[2]; const int64_t w_in_s0 = 8;
 
   INDEPENDENT for (int64_t i0 = begin; i0 < end; i0++)
     AT(double, z_p, i0 * z_s0) = 2.0 * AT(const double, y_p, i0 * y_s0) + AT(const double, w_in_p, i0 * w_in_s0);

@@ -34,12 +34,9 @@ int kernel_extremes(int64_t phase, int64_t begin, int64_t end, char *const *p, c
 {
   const int64_t n0 = n[0], n1 = n[1]; /* extents */
   /* operands: pointers, and strides in bytes */
-  const char *const x_p = p[0];
-  const int64_t x_s0 = s[0], x_s1 = 8;
-  char *const z0_p = p[1];
-  const int64_t z0_s0 = 8;
-  char *const z1_p = p[2];
-  const int64_t z1_s0 = 8;
+  const char *const x_p = p[0]; const int64_t x_s0 = s[0], x_s1 = 8;
+  char *const z0_p = p[1]; const int64_t z0_s0 = 8;
+  char *const z1_p = p[2]; const int64_t z1_s0 = 8;
 
   for (int64_t i0 = begin; i0 < end; i0++) {
     /* min0: min, max0: max along i1, in lanes */

@@ -18,15 +18,12 @@ int kernel_layer_norm(int64_t phase, int64_t begin, int64_t end, char *const *p,
 {
   const int64_t n0 = n[0], n1 = n[1]; /* extents */
   /* operands: pointers, and strides in bytes */
-  const char *const x_p = p[0];
-  const int64_t x_s0 = s[0], x_s1 = 8;
-  char *const z_p = p[1];
-  const int64_t z_s0 = s[1], z_s1 = 8;
+  const char *const x_p = p[0]; const int64_t x_s0 = s[0], x_s1 = 8;
+  char *const z_p = p[1]; const int64_t z_s0 = s[1], z_s1 = 8;
 
   for (int64_t i0 = begin; i0 < end; i0++) {
     /* sum0: sum along i1, in lanes */
-    double sum0 = 0.0, sum0_tree[TREE];
-    int64_t sum0_top = 0;
+    double sum0 = 0.0, sum0_tree[TREE]; int64_t sum0_top = 0;
     for (int64_t b1 = 0; b1 < n1; b1 += BLOCK) {
       const int64_t e1 = b1 + BLOCK < n1 ? b1 + BLOCK : n1;
       sum0 = 0.0;
@@ -50,8 +47,7 @@ int kernel_layer_norm(int64_t phase, int64_t begin, int64_t end, char *const *p,
       sum0 = sum0_tree[sum0_top - 1] + sum0;
     const double t0 = sum0 / (double)n1;
     /* sum1: sum along i1, in lanes */
-    double sum1 = 0.0, sum1_tree[TREE];
-    int64_t sum1_top = 0;
+    double sum1 = 0.0, sum1_tree[TREE]; int64_t sum1_top = 0;
     for (int64_t b1 = 0; b1 < n1; b1 += BLOCK) {
       const int64_t e1 = b1 + BLOCK < n1 ? b1 + BLOCK : n1;
       sum1 = 0.0;

@@ -19,17 +19,13 @@ int kernel_luminance(int64_t phase, int64_t begin, int64_t end, char *const *p, 
 {
   const int64_t n0 = n[0], n1 = n[1]; /* extents */
   /* operands: pointers, and strides in bytes */
-  const char *const image_p = p[0];
-  const int64_t image_s0 = s[0], image_s1 = 1;
-  const char *const gain_p = p[1];
-  const int64_t gain_s1 = 4;
-  char *const z_p = p[2];
-  const int64_t z_s0 = 4;
+  const char *const image_p = p[0]; const int64_t image_s0 = s[0], image_s1 = 1;
+  const char *const gain_p = p[1]; const int64_t gain_s1 = 4;
+  char *const z_p = p[2]; const int64_t z_s0 = 4;
 
   for (int64_t i0 = begin; i0 < end; i0++) {
     /* sum0: sum along i1, in lanes */
-    float sum0 = 0.0f, sum0_tree[TREE];
-    int64_t sum0_top = 0;
+    float sum0 = 0.0f, sum0_tree[TREE]; int64_t sum0_top = 0;
     for (int64_t b1 = 0; b1 < n1; b1 += BLOCK) {
       const int64_t e1 = b1 + BLOCK < n1 ? b1 + BLOCK : n1;
       sum0 = 0.0f;

@@ -18,12 +18,9 @@ int kernel_normalise_all(int64_t phase, int64_t begin, int64_t end, char *const 
 {
   const int64_t n0 = n[0], n1 = n[1]; /* extents */
   /* operands: pointers, and strides in bytes */
-  const char *const y_p = p[0];
-  const int64_t y_s0 = 8;
-  char *const z_p = p[1];
-  const int64_t z_s0 = 8;
-  /* buffers */
-  double *const buffer0 = (double *)w[0];
+  const char *const y_p = p[0]; const int64_t y_s0 = 8;
+  char *const z_p = p[1]; const int64_t z_s0 = 8;
+  double *const buffer0 = (double *)w[0]; /* buffers */
   double *const parts0 = (double *)w[1];
 
   if (phase == 0) {

@@ -17,10 +17,8 @@ int kernel_sinc_where(int64_t phase, int64_t begin, int64_t end, char *const *p,
 {
   const int64_t n0 = n[0]; /* extents */
   /* operands: pointers, and strides in bytes */
-  const char *const y_p = p[0];
-  const int64_t y_s0 = 8;
-  char *const z_p = p[1];
-  const int64_t z_s0 = 8;
+  const char *const y_p = p[0]; const int64_t y_s0 = 8;
+  char *const z_p = p[1]; const int64_t z_s0 = 8;
 
   INDEPENDENT for (int64_t i0 = begin; i0 < end; i0++) {
     const double y_v = AT(const double, y_p, i0 * y_s0);

@@ -52,12 +52,9 @@ int kernel_softmax_columns(int64_t phase, int64_t begin, int64_t end, char *cons
 {
   const int64_t n0 = n[0], n1 = n[1]; /* extents */
   /* operands: pointers, and strides in bytes */
-  const char *const x_p = p[0];
-  const int64_t x_s0 = 8, x_s1 = s[0];
-  char *const z_p = p[1];
-  const int64_t z_s0 = 8, z_s1 = s[1];
-  /* buffers */
-  double *const buffer0 = (double *)w[0];
+  const char *const x_p = p[0]; const int64_t x_s0 = 8, x_s1 = s[0];
+  char *const z_p = p[1]; const int64_t z_s0 = 8, z_s1 = s[1];
+  double *const buffer0 = (double *)w[0]; /* buffers */
   double *const buffer1 = (double *)w[1];
 
   if (phase == 0) {

@@ -26,10 +26,9 @@ int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *
 {
   const int64_t n0 = n[0], n1 = n[1]; /* extents */
   /* operands: pointers, and strides in bytes */
-  const char *const x_p = p[0];
-  const int64_t x_s0 = s[0], x_s1 = 8;
-  char *const z_p = p[1];
-  const int64_t z_s0 = s[1], z_s1 = 8;
+  const char *const x_p = p[0]; const int64_t x_s0 = s[0], x_s1 = 8;
+  char *const z_p = p[1]; const int64_t z_s0 = s[1], z_s1 = 8;
+  double *const buffer0 = (double *)w[0]; /* buffers */
 
   for (int64_t i0 = begin; i0 < end; i0++) {
     /* max0: max along i1, in lanes */
@@ -48,9 +47,10 @@ int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *
     }
     for (int64_t i1 = n1 / LANES * LANES; i1 < n1; i1++)
       max0 = maximum_f64(max0, AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
+    INDEPENDENT for (int64_t i1 = 0; i1 < n1; i1++)
+      buffer0[i1] = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0);
     /* sum0: sum along i1, in lanes */
-    double sum0 = 0.0, sum0_tree[TREE];
-    int64_t sum0_top = 0;
+    double sum0 = 0.0, sum0_tree[TREE]; int64_t sum0_top = 0;
     for (int64_t b1 = 0; b1 < n1; b1 += BLOCK) {
       const int64_t e1 = b1 + BLOCK < n1 ? b1 + BLOCK : n1;
       sum0 = 0.0;
@@ -58,14 +58,14 @@ int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *
         double sum0_lane[LANES] = {0};
         for (int64_t k = b1 / LANES; k < e1 / LANES; k++)
           UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
-            sum0_lane[l] = sum0_lane[l] + elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0);
+            sum0_lane[l] = sum0_lane[l] + buffer0[i1];
         UNROLL for (int h = LANES / 2; h > 0; h /= 2)
           for (int l = 0; l < h; l++)
             sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
         sum0 = sum0_lane[0];
       }
       for (int64_t i1 = e1 / LANES * LANES; i1 < e1; i1++)
-        sum0 = sum0 + elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0);
+        sum0 = sum0 + buffer0[i1];
       for (int64_t c = b1 / BLOCK; c & 1; c >>= 1, sum0_top--)
         sum0 = sum0_tree[sum0_top - 1] + sum0;
       sum0_tree[sum0_top++] = sum0;
@@ -73,7 +73,7 @@ int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *
     while (--sum0_top > 0)
       sum0 = sum0_tree[sum0_top - 1] + sum0;
     INDEPENDENT for (int64_t i1 = 0; i1 < n1; i1++)
-      AT(double, z_p, i0 * z_s0 + i1 * z_s1) = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0) / sum0;
+      AT(double, z_p, i0 * z_s0 + i1 * z_s1) = buffer0[i1] / sum0;
   }
   return 0;
 }

@@ -17,11 +17,9 @@ int kernel_sum_all(int64_t phase, int64_t begin, int64_t end, char *const *p, co
 {
   const int64_t n0 = n[0], n1 = n[1]; /* extents */
   /* operands: pointers, and strides in bytes */
-  const char *const x_p = p[0];
-  const int64_t x_s0 = 8;
+  const char *const x_p = p[0]; const int64_t x_s0 = 8;
   char *const z_p = p[1];
-  /* buffers */
-  double *const parts0 = (double *)w[0];
+  double *const parts0 = (double *)w[0]; /* buffers */
 
   if (phase == 0) {
     /* chunks of i0 */

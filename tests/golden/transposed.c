@@ -17,12 +17,9 @@ int kernel_transposed(int64_t phase, int64_t begin, int64_t end, char *const *p,
 {
   const int64_t n0 = n[0]; /* extents */
   /* operands: pointers, and strides in bytes */
-  char *const z_p = p[0];
-  const int64_t z_s0 = s[0], z_s1 = 8;
-  const char *const x_p = p[1];
-  const int64_t x_s0 = s[1], x_s1 = 8;
-  const char *const x_2_p = p[2];
-  const int64_t x_2_s0 = 8, x_2_s1 = s[2];
+  char *const z_p = p[0]; const int64_t z_s0 = s[0], z_s1 = 8;
+  const char *const x_p = p[1]; const int64_t x_s0 = s[1], x_s1 = 8;
+  const char *const x_2_p = p[2]; const int64_t x_2_s0 = 8, x_2_s1 = s[2];
 
   for (int64_t i0 = begin; i0 < end; i0++) {
     INDEPENDENT for (int64_t i1 = 0; i1 < n0; i1++)

@@ -1,0 +1,215 @@
+"""Folds: along rows, along outer axes, and of everything in chunks that other phases merge."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from .leaves import Leaves, target_of
+from .nest import (
+    BLOCK,
+    ROWS,
+    Assign,
+    Blocks,
+    Buffer,
+    Chunks,
+    Element,
+    LaneFold,
+    LaneLoop,
+    Let,
+    Local,
+    Loop,
+    Named,
+    Phase,
+    lane_fold,
+)
+from .order import Root, Segment, next_axis
+from .scope import Scope
+from .values import Convert, Fold, Scan, Specialized, Value, inline
+
+
+class Folding(Leaves):
+    """What it takes to fold the loops of a level."""
+
+    def __init__(self, spec: Specialized) -> None:
+        super().__init__(spec)
+        self.waiting: dict[object, list[Value]] = {}  # planned ones, to be written after a fold
+        self.parts: dict[Fold, Element] = {}  # the states of folds by rows
+
+    def level(self, level_roots: Sequence[Root], bound: tuple[str, ...], scope: Scope) -> None:
+        """Everything that `level_roots` do inside of the loops over `bound`."""
+        raise NotImplementedError
+
+    def phase(self, axis: str | None) -> Scope:
+        """The scope of a new phase."""
+        scope = Scope(self.name, self.buffered, self.load_name)
+        self.kernel.phases.append(Phase(axis, scope.body))
+        return scope
+
+    def plan(self, value: Value, over: Collection[str], shared: bool) -> None:
+        """Give a value a buffer over these axes."""
+        axes = tuple(a for a in self.kernel.axes if a in over)
+        name = self.name("buffer")
+        self.kernel.buffers.append(Buffer(name, value.dtype, axes, shared))
+        self.planned[value] = Element(value.axes, value.dtype, name, axes)
+
+    def lanes(self, segment: Segment, merged: Sequence[Root], axis: str, scope: Scope) -> None:
+        """A row: the folds in `merged` in lanes, the others and the stores element by element."""
+        folds = [lane_fold(r.fold, self.name(r.fold.program.name)) for r in merged]
+        loop = LaneLoop(axis, folds, [])
+        inner = scope.inside(loop.body)
+        for root, fold in zip(merged, folds, strict=True):
+            lane = Element(frozenset(), fold.dtype, f"{fold.name}_lane", at="lane")
+            self.states[root.fold] = [lane]
+        self.leaf(segment.roots, inner)
+        scope.body.append(loop)
+        for root, fold in zip(merged, folds, strict=True):
+            self.states[root.fold] = [Named(frozenset(), fold.dtype, fold.name)]
+
+    def blocks(self, segment: Segment, merged: Sequence[Root], inner: tuple[str, ...],
+               scope: Scope, strip: str | None) -> None:
+        """An outer folded axis: every turn of the inner loops gives a partial state."""
+        folds = [lane_fold(r.fold, self.name(r.fold.program.name)) for r in merged]
+        loop = Blocks(inner[-1], folds, [], strip)
+        inside = scope.inside(loop.body)
+        direct = strip is not None and all(next_axis(r, inner) == strip for r in merged)
+        for root, fold in zip(merged, folds, strict=True):
+            if root.by_rows:
+                self.states[root.fold] = [self.row_state(root, fold, inner[-1])]
+            elif direct:  # the innermost loop over a strip adds to the block's partial states
+                self.states[root.fold] = [Element(frozenset(), fold.dtype, fold.name, at=strip)]
+            elif next_axis(root, inner) in (None, strip):  # a turn's part is a single element
+                part = target_of(self.name("part"), fold.dtype, strip)
+                self.declare([part], [fold.neutral], inside, strip)
+                self.states[root.fold] = [part]
+        self.level(segment.roots, inner, inside)
+        scope.body.append(loop)
+        for root, fold in zip(merged, folds, strict=True):
+            if not direct and not root.by_rows:
+                [part] = self.states.pop(root.fold)
+                fold.part = part.name
+            if not root.by_rows:
+                self.states[root.fold] = [target_of(fold.name, fold.dtype, strip)]
+
+    def chunks(self, segment: Segment) -> Scope | None:
+        """Folds over everything: first those of chunks, then their merger.
+
+        What comes after may go on in the scope that it gives.
+        """
+        assert segment.axis is not None
+        axis, chunk = segment.axis, f"{segment.axis}:"
+        folds = [r for r in segment.roots if axis in r.over]
+        last = all(next_axis(r, (axis,)) is None for r in segment.roots)
+        exact = all(r.fold.program.exact for r in folds)
+        unit = (16 * BLOCK if exact else BLOCK) if last else ROWS
+        self.kernel.chunks[chunk] = Chunks(axis, unit)
+        scope = self.phase(chunk)
+        scope.hoist([v for r in segment.roots for v in r.inputs()], frozenset(), None)
+        loop = Loop(axis, "chunks", [])
+        scope.body.append(loop)
+        if last:
+            self.lanes(segment, folds, axis, scope.inside(loop.body))
+        else:
+            self.blocks(segment, folds, (axis,), scope.inside(loop.body), None)
+        parts = {}
+        for root in folds:
+            [state] = self.states.pop(root.fold)
+            parts[root.fold] = part = self.parts[root.fold] if root.by_rows else self.buffer(
+                "parts", state.dtype, (chunk,))
+            if not root.by_rows:
+                loop.body.append(Assign(part, state))
+        for row in dict.fromkeys(r.order[-1] for r in folds if r.by_rows):
+            strip = Loop(row, "parallel strip", [])
+            scope = self.phase(f"{row}/")
+            scope.body.append(strip)
+            self.merge([r for r in folds if r.by_rows and r.order[-1] == row], chunk, parts,
+                       scope.inside(strip.body), row)
+        whole = [r for r in folds if not r.by_rows]
+        if not whole:
+            return None
+        scope = self.phase(None)
+        self.merge(whole, chunk, parts, scope, None)
+        return scope
+
+    def merge(self, folds: Sequence[Root], chunk: str, parts: Mapping[Fold, Element], scope: Scope,
+              strip: str | None) -> None:
+        """The folds of the results of all chunks."""
+        merged = [lane_fold(r.fold, self.name(r.fold.program.name)) for r in folds]
+        loop = Blocks(chunk, merged, [], strip)
+        scope.body.append(loop)
+        for root, fold in zip(folds, merged, strict=True):
+            part = target_of(self.name("part"), fold.dtype, strip)
+            fold.part = part.name
+            if strip is None:
+                loop.body.append(Let(part.name, parts[root.fold]))
+            else:
+                loop.body += [Local(part.name, part.dtype, True),
+                              Loop(strip, "lane", [Assign(part, parts[root.fold])], True)]
+            state = target_of(fold.name, fold.dtype, strip)
+            self.states[root.fold] = [state]
+            if strip is not None:
+                self.states.pop(root.fold)
+                row = self.buffered[root.fold] = self.buffer("row", fold.dtype, (strip,))
+                scope.body.append(Loop(strip, "lane", [Assign(row, state)], True))
+        if strip is None:
+            for root in folds:
+                self.finish(root, (), scope, None)
+
+    def buffer(self, kind: str, dtype: np.dtype, axes: tuple[str, ...],
+               shared: bool = True) -> Element:
+        """A new buffer over these axes."""
+        name = self.name(kind)
+        self.kernel.buffers.append(Buffer(name, dtype, axes, shared))
+        return Element(frozenset(axes), dtype, name, axes)
+
+    def row_state(self, root: Root, fold: LaneFold, axis: str) -> Element:
+        """The states of a fold by rows of `axis`: a row of them for every chunk."""
+        row = root.order[-1]
+        fold.rows = self.parts[root.fold] = self.buffer("parts", fold.dtype, (f"{axis}:", row))
+        return Element(frozenset({row}), fold.dtype, fold.name, (row,))
+
+    def finish(self, root: Root, bound: tuple[str, ...], scope: Scope, strip: str | None) -> None:
+        """After the last loop of a fold: its result, in a variable, a strip's array or a buffer."""
+        fold = root.of
+        assert isinstance(fold, Fold)
+        if isinstance(fold, Scan):
+            del self.states[fold]
+            return
+        if root.over & set(bound):
+            return  # a partial state, for the loop around this one
+        if root.by_rows:
+            [state] = self.states.pop(fold)
+            assert isinstance(state, Element)
+            self.buffered[fold] = state
+            return
+        program = fold.program
+        states: list[Value] = [*self.states.pop(fold)[:len(program.state)]]
+        lane_scope = scope
+        if strip is not None:
+            loop = Loop(strip, "lane", [], independent=True)
+            lane_scope = scope.inside(loop.body)
+        if fold.initial is not None and program.lanes:
+            states = inline(program.merge, [lane_scope.value(fold.initial), *states])
+        [result] = inline(program.finish, states)
+        result = result if result.dtype == fold.dtype else Convert(
+            result.axes, fold.dtype, result)
+        if strip is None:
+            scope.bind(fold, result, program.name)
+        else:
+            if not isinstance(result, Element):
+                target = Element(frozenset({strip}), fold.dtype, self.name("row"), at=strip)
+                scope.body.append(Local(target.name, fold.dtype, True))
+                loop.body.append(Assign(target, result))
+                result = target
+            scope.known[fold] = lane_scope.known[fold] = result
+        self.keep(fold, scope, None if strip is None else lane_scope)
+        if strip is not None and loop.body:
+            scope.body.append(loop)
+
+    def keep(self, fold: Fold, scope: Scope, inside: Scope | None = None) -> None:
+        """Put what waited for this fold, and loops elsewhere need, into its buffer."""
+        scope = inside or scope
+        for value in self.waiting.get(fold, []):
+            scope.body.append(Assign(self.planned[value], scope.value(value)))
+            self.buffered[value] = self.planned[value]
