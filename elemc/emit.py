@@ -13,7 +13,9 @@ from . import ops
 from .dtypes import ctype
 from .nest import (
     BLOCK,
+    PAD,
     ROWS,
+    TILE,
     TREE,
     Kernel,
     Phase,
@@ -125,8 +127,9 @@ class _Emitter(Statements):
                   for h, t in self.trees.items()]
         macros = [MACROS[m] for m in MACROS if m in self.macros]
         constants = {"LANES": self.lanes, "STRIP": self.strip, "BLOCK": BLOCK, "ROWS": ROWS,
-                     "TREE": TREE, "LINE": self.line_length}
+                     "TREE": TREE, "TILE": TILE, "LINE": self.line_length}
         used = [f"{k} = {v}" for k, v in constants.items() if k in self.macros]
+        used += [f"PAD = {PAD}"] if "TILE" in self.macros else []
         if used:
             macros.append(f"enum {{ {', '.join(used)} }};")
         externs = [ops.extern_declaration(e) for e in sorted(self.externs)]

@@ -228,6 +228,8 @@ class Expressions:
 
     def place(self, element: Element, places: Mapping[str, Affine] | None = None) -> str:
         """The index of an element of a buffer or local array; at `places` along some axes."""
+        if element.at == "tile":
+            return "][".join(f"{self.var(axis)} - {self.bounds(axis)[0]}" for axis in element.dims)
         if element.at is not None:
             return "l"
         text = ""

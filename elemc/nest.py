@@ -4,7 +4,8 @@ Grammar::
 
     Kernel    := (phases, buffers)
     Phase     := (axis or None, body)              a parallel phase runs `axis` from begin to end
-    statement := Loop(axis, kind, body)            kind: serial | parallel | strip | lane | chunks
+    statement := Loop(axis, kind, body)            kind: serial | parallel | strip | lane |
+                                                           chunks | tiles
                | LaneLoop(axis, folds, body)       folds along a row, in lanes
                | Blocks(axis, folds, body)         folds along an outer axis, in a pairwise tree
                | Let(name, value)                  a constant
@@ -30,6 +31,8 @@ from .values import Access, Fold, Literal, Operand, Value, inline
 
 BLOCK = 4096  # elements of a row between two steps of its tree
 ROWS = 64  # rows between two steps of their tree
+TILE = 64  # indices of either side of a tile
+PAD = 8  # elements between its rows, so that they do not meet in the cache
 TREE = 40  # levels of a pairwise tree: more than memory can hold
 
 
@@ -45,7 +48,7 @@ class Element(Value):
     """An element of an array.
 
     A buffer is indexed by loop axes (`dims`, outermost first), a local array by the current lane
-    (`at` is "lane") or by the place in the strip of axis `at`.
+    (`at` is "lane"), by the place in the tile of axes `dims` ("tile") or in the strip of axis `at`.
     """
 
     name: str
@@ -70,11 +73,12 @@ class Let:
 
 @dataclass
 class Local:
-    """A variable; with `strip`, an array of one per element of the strip."""
+    """A variable; with `strip` or `tile`, an array of one per element of the strip or tile."""
 
     name: str
     dtype: np.dtype
-    strip: bool
+    strip: bool = False
+    tile: bool = False
 
 
 @dataclass

@@ -159,6 +159,25 @@ def same_states(a: Store | Fold, b: Store | Fold) -> bool:
     return next(before) == next(before)
 
 
+def across(roots_of_loop: Sequence[Root], bound: Sequence[str],
+           operands: Sequence[Operand]) -> list[Load]:
+    """What stores that share two loops read line by line along the outer one."""
+    axes = {remaining(r, bound) for r in roots_of_loop}
+    stores = all(isinstance(r.of, Store) for r in roots_of_loop)
+    strips = any(b.endswith("/") for b in bound)
+    if not stores or strips or len(axes) != 1 or len(outer := next(iter(axes))) != 2:
+        return []
+    found = []
+    inputs = [v for r in roots_of_loop for v in r.inputs()]
+    for value in walk(inputs, lambda v: isinstance(v, Fold)):
+        if isinstance(value, Load) and value.axes.issuperset(outer):
+            layout = operands[value.operand].layout
+            along = value.access[layout.perm[-1]] if layout.perm and layout.unit else None
+            if along is not None and along.terms == ((outer[0], 1),) and along.divisor == 1:
+                found.append(value)
+    return found
+
+
 @dataclass
 class Segment:
     """Roots that share the loop over `axis`; None: nothing is left to loop over.

@@ -16,16 +16,31 @@ from collections.abc import Sequence
 from .folding import Folding
 from .nest import (
     Assign,
+    Element,
     Kernel,
+    Local,
     Loop,
     Write,
 )
-from .order import HEAVY, Root, Segment, carried, cost, loops, next_axis, roots, same_states
+from .order import (
+    HEAVY,
+    Root,
+    Segment,
+    across,
+    carried,
+    cost,
+    loops,
+    next_axis,
+    remaining,
+    roots,
+    same_states,
+)
 from .scope import Scope
 from .specialize import lines
 from .values import (
     At,
     Fold,
+    Load,
     Scan,
     Specialized,
     Store,
@@ -160,6 +175,10 @@ class _Scheduler(Folding):
         if axis is None:
             self.leaf(segment.roots, scope)
             return
+        loads = across(segment.roots, bound, self.spec.operands) if self.spec.large else []
+        if loads:  # in the caches they need no such care
+            self.tiles(segment, loads, bound, scope)
+            return
         strip = next((b[:-1] for b in bound if b.endswith("/") and b[:-1] not in bound), None)
         scope.hoist([v for r in segment.roots for v in r.inputs()], frozenset(bound),
                     strip if axis != strip else None)
@@ -192,6 +211,24 @@ class _Scheduler(Folding):
                                    and (s.operand, axis) in self.lines)
         for root in starting:
             self.finish(root, bound, scope, strip)
+
+    def tiles(self, segment: Segment, loads: Sequence[Load], bound: tuple[str, ...],
+              scope: Scope) -> None:
+        """Two loops over tiles; `loads`, which lie across, are copied first, along their lines."""
+        rows, columns = remaining(segment.roots[0], bound)
+        inner = Loop(columns, "tiles", [])
+        scope.body.append(Loop(rows, "tiles" if bound else "parallel tiles", [inner]))
+        inside = scope.inside(inner.body)
+        for load in loads:
+            tile = Element(load.axes, load.dtype, inside.name(
+                f"{self.spec.operands[load.operand].name}_tile"), (rows, columns), "tile")
+            copy = Loop(rows, "serial", [Assign(tile, load)], independent=True)
+            inner.body += [Local(tile.name, load.dtype, tile=True),
+                           Loop(columns, "serial", [copy])]
+            inside.known[load] = tile
+        loop = Loop(rows, "serial", [])
+        inner.body.append(loop)
+        self.level(segment.roots, (*bound, rows), inside.inside(loop.body))
 
     def kind(self, axis: str, bound: tuple[str, ...], segment: Segment) -> str:
         """How a plain loop runs."""

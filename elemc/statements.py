@@ -69,7 +69,10 @@ class Statements(Expressions):
             case Local():
                 if item.strip:
                     self.need_strip(item.dtype)
-                return {"kind": "local", "name": item.name + ("[STRIP]" if item.strip else ""),
+                if item.tile:
+                    self.macros.add("TILE")
+                size = "[STRIP]" if item.strip else "[TILE][TILE + PAD]" if item.tile else ""
+                return {"kind": "local", "name": item.name + size,
                         "type": self.type(item.dtype)}
             case Assign():
                 return {"kind": "assign", "target": self.text(item.target),
@@ -127,8 +130,12 @@ class Statements(Expressions):
         k = self.digit[item.axis]
         if item.kind == "chunks":
             return self.chunks(item, begin, end)
+        if item.kind.endswith("tiles"):
+            return self.tiles(item, *((begin, end) if item.kind.startswith("parallel") else
+                                      self.bounds(item.axis)))
+        start, stop = self.bounds(item.axis)
         view: dict[str, Any] = {
-            "kind": "loop", "var": f"i{k}", "start": "0", "stop": self.extent(item.axis),
+            "kind": "loop", "var": f"i{k}", "start": start, "stop": stop,
             "base": f"b{k}", "width": f"w{k}", "independent": item.independent,
             "reverse": item.reverse}
         if item.kind.startswith("parallel"):
@@ -163,6 +170,17 @@ class Statements(Expressions):
         view["body"] = self.body(item.body)
         del self.within[item.axis]
         return view
+
+    def tiles(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
+        """A loop over one side of tiles."""
+        k = self.digit[item.axis]
+        self.within[item.axis] = f"begin{k}", f"end{k}"
+        body = self.body(item.body)
+        del self.within[item.axis]
+        copied = [s.name.removesuffix("_tile") for loop in item.body if isinstance(loop, Loop)
+                  for s in loop.body if isinstance(s, Local) and s.tile]
+        return {"kind": "tiles", "begin": f"begin{k}", "end": f"end{k}", "start": start,
+                "stop": stop, "body": body, "copied": copied}
 
     def lines(self, item: Loop, k: int) -> dict[str, Any]:
         """What is written a block at a time in a loop over axis number `k`."""

@@ -94,3 +94,20 @@ def test_short_lines_do_not_go_past_the_caches():
     assert np.array_equal(f(x, column), x * column)
     assert not f.example((x, column))[1].large
     assert f.example((x, x))[1].large  # one line, when axes are merged
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 70), (64, 64), (65, 127), (200, 130), (130, 1)])
+def test_what_lies_across_is_read_in_tiles(large, shape):
+    a, b, h = ec.matrix("a"), ec.matrix("b"), ec.array("h", ndim=2, dtype="float16")
+    x, y = values(shape, "float64"), values(shape[::-1], "float64")
+    z = values(shape[::-1], "float16")
+    f = ec.function([a, b, h], [a + b.T, h.T * b.T - a, a.T * 2])
+    for got, want in zip(f(x, y, z), (x + y.T, z.T * y.T - x, x.T * 2), strict=True):
+        assert np.array_equal(got, want)
+    if min(shape) > 1:
+        assert "b_tile[TILE][TILE + PAD]" in f.dump(x, y, z)
+    cube, other = ec.tensor3("x"), ec.tensor3("y")
+    g = ec.function([cube, other], cube - other.transpose(0, 2, 1))
+    many = values((5, *shape), "float64")
+    flipped = np.ascontiguousarray(many.transpose(0, 2, 1)) + 1
+    assert np.array_equal(g(many, flipped), many - flipped.transpose(0, 2, 1))
