@@ -105,7 +105,7 @@ def test_what_lies_across_is_read_in_tiles(large, shape):
     for got, want in zip(f(x, y, z), (x + y.T, z.T * y.T - x, x.T * 2), strict=True):
         assert np.array_equal(got, want)
     if min(shape) > 1:
-        assert "b_tile[TILE][TILE + PAD]" in f.dump(x, y, z)
+        assert "_tile[TILE][TILE + PAD]" in f.dump(x, y, z)
     cube, other = ec.tensor3("x"), ec.tensor3("y")
     g = ec.function([cube, other], cube - other.transpose(0, 2, 1))
     many = values((5, *shape), "float64")
