@@ -197,6 +197,7 @@ TYPES |= {f"{t}_unaligned": f"typedef {t} {t}_unaligned __attribute__((aligned(1
 
 MACROS = {
     "AT": "#define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))",
+    "PAST_LINE": "#define PAST_LINE(pointer) ((int64_t)(pointer) & 63)",
     "STREAM": "extern void elemc_stream(char *to, const void *block, int64_t bytes);",
     "UNROLL": '#define UNROLL _Pragma("GCC unroll 4")',
     "INDEPENDENT": '#define INDEPENDENT _Pragma("GCC ivdep")',

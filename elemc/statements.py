@@ -39,7 +39,7 @@ LANES = 16  # of a fold, at least: gcc keeps so many in registers
 LANE_BYTES = 64  # of the lanes of one fold, at least
 STRIP_BYTES = 512  # of the states of one fold in a strip: they stay in registers
 UNITS = {BLOCK: "BLOCK", ROWS: "ROWS"}
-LINE_BYTES = 4096  # of an output that are computed before they go to memory
+LINE_BYTES = 2048  # of an output that are computed before they go to memory
 WIDE_BYTES = 4096  # the same where computing hides the traffic: long rows suit the prefetcher
 
 
@@ -184,7 +184,7 @@ class Statements(Expressions):
 
     def lines(self, item: Loop, k: int) -> dict[str, Any]:
         """What is written a block at a time in a loop over axis number `k`."""
-        self.macros |= {"LINE", "STREAM"}
+        self.macros |= {"LINE", "PAST_LINE", "STREAM"}
         self.instead[item.axis] = f"b{k}"
         found = []
         for write in item.lines:
