@@ -130,7 +130,7 @@ os.register_at_fork(after_in_child=_loaded.unlock)
 
 
 def load_kernel(source: str, entry: str, flags: tuple[str, ...] = (),
-                uncontracted: bool = False) -> Kernel:
+                wants: tuple[str, ...] = ()) -> Kernel:
     """Compile a kernel, or take it from the cache, and load it.
 
     Parameters
@@ -141,8 +141,8 @@ def load_kernel(source: str, entry: str, flags: tuple[str, ...] = (),
         The name of the function of type `ENTRY_C` in it.
     flags : tuple of str
         For the compiler, besides those of every kernel.
-    uncontracted : bool
-        Whether the compiler has to be kept from contracting complex products.
+    wants : tuple of str
+        What else it needs of the compiler: see `Toolchain.extra`.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def load_kernel(source: str, entry: str, flags: tuple[str, ...] = (),
         If there is no compiler, or it fails, or what it made cannot be loaded.
     """
     tool = _toolchain()
-    flags = (*flags, *(tool.uncontracted if uncontracted else ()))
+    flags = (*flags, *tool.extra(wants))
     memo = (tool.identity, entry, source, *flags)
     kernel = _loaded.kernels.get(memo)
     if kernel is None:
@@ -259,26 +259,26 @@ def build_extension(source: str, name: str) -> Path:
     return _load(_Job(tool, name, source, flags, depends=depends + needs), os.RTLD_NOW)[1]
 
 
-def assembly(source: str, flags: tuple[str, ...] = (), uncontracted: bool = False) -> str:
+def assembly(source: str, flags: tuple[str, ...] = (), wants: tuple[str, ...] = ()) -> str:
     """The assembly that the compiler makes of a kernel; arguments as for `load_kernel`."""
-    return _assembled("the assembly", source, flags, uncontracted)[0]
+    return _assembled("the assembly", source, flags, wants)[0]
 
 
 def remarks(source: str, asking: tuple[str, ...], flags: tuple[str, ...] = (),
-            uncontracted: bool = False) -> str:
+            wants: tuple[str, ...] = ()) -> str:
     """What the compiler says of a kernel when the flags `asking` make it talk."""
-    return _assembled("the remarks", source, (*flags, *asking), uncontracted)[1]
+    return _assembled("the remarks", source, (*flags, *asking), wants)[1]
 
 
 def _assembled(what: str, source: str, flags: tuple[str, ...],
-               uncontracted: bool) -> tuple[str, str]:
+               wants: tuple[str, ...]) -> tuple[str, str]:
     """A kernel's assembly, and the words of the compiler."""
     tool = _toolchain()
     with tempfile.TemporaryDirectory(prefix="elemc-") as directory:
         work = Path(directory)
         (work / cache.SOURCE).write_text(source, encoding="utf-8")
         job = _Job(tool, what, source)
-        flags = (*tool.flags, *flags, *(tool.uncontracted if uncontracted else ()))
+        flags = (*tool.flags, *flags, *tool.extra(wants))
         words = _run(job, (*tool.command, *flags, "-S", "-o", "kernel.s", cache.SOURCE), work)
         return (work / "kernel.s").read_text(encoding="utf-8", errors="replace"), words
 

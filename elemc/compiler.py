@@ -27,10 +27,11 @@ from .emit import Bindings, Source, emit
 from .graph import Accumulate, Cast, Graph, Node
 from .maps import Extents, extents_of
 from .nest import Kernel, Write, statements, values_of
+from .order import HEAVY
 from .schedule import schedule
 from .simplify import simplify
 from .specialize import Signature, specialize
-from .values import Load, Specialized, roots_of, walk
+from .values import Load, Op, Specialized, roots_of, walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,18 +132,21 @@ def source_of(closed: Closed, signature: Signature) -> tuple[Specialized, Kernel
 def load(spec: Specialized, kernel: Kernel, source: Source, contract: bool = False,
          reassociate: bool = False) -> Compiled:
     """Stage 7."""
-    flags, uncontracted = flags_of(spec, contract, reassociate)
-    loaded = build.load_kernel(source.text, source.entry, flags, uncontracted)
+    flags, wants = flags_of(spec, contract, reassociate)
+    loaded = build.load_kernel(source.text, source.entry, flags, wants)
     return Compiled(spec, source, loaded, _in_place(spec, kernel))
 
 
 def flags_of(spec: Specialized, contract: bool,
-             reassociate: bool) -> tuple[tuple[str, ...], bool]:
-    """A kernel's flags for the compiler; and whether it computes with complex numbers."""
+             reassociate: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """A kernel's flags for the compiler, and what else it needs of it."""
     flags = (("-ffp-contract=fast",) if contract else ()) + (
         ("-fassociative-math", "-fno-signed-zeros") if reassociate else ())
-    is_complex = any(v.dtype.kind == "c" for v in walk(roots_of(spec.stores)))
-    return flags, is_complex and not contract
+    values = walk(roots_of(spec.stores))
+    is_complex = any(v.dtype.kind == "c" for v in values)
+    heavy = any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values)
+    return flags, (("uncontracted",) if is_complex and not contract else ()) + (
+        ("full vectors",) if heavy else ())
 
 
 def _in_place(spec: Specialized, kernel: Kernel) -> frozenset[tuple[int, int]]:

@@ -75,15 +75,21 @@ class Toolchain:
     simd: bool
     identity: str
 
-    @property
-    def uncontracted(self) -> tuple[str, ...]:
-        """What complex arithmetic needs besides.
+    def extra(self, wants: tuple[str, ...]) -> tuple[str, ...]:
+        """The flags for what some kernels need besides.
 
-        gcc makes vfmaddsub of the alternating signs of complex products, `-ffp-contract=off`
-        notwithstanding (seen in gcc 12); then an element's bits would depend on its position.
+        "uncontracted": gcc makes vfmaddsub of the alternating signs of complex products,
+        `-ffp-contract=off` notwithstanding (seen in gcc 12); then an element's bits would depend
+        on its position.  "full vectors": where elements have to be gathered, gcc takes short
+        vectors, which are cheaper to fill; but what calls functions of the math library wants
+        long ones.
         """
+        if self.family != "gcc":
+            return ()
         x86 = platform.machine().lower() in ("x86_64", "amd64")
-        return ("-mno-fma", "-mno-avx512f") if self.family == "gcc" and x86 else ()
+        flags = {"uncontracted": ("-mno-fma", "-mno-avx512f") if x86 else (),
+                 "full vectors": ("-fvect-cost-model=unlimited",)}
+        return tuple(flag for want in wants for flag in flags[want])
 
 
 class _Unusable(Exception):

@@ -48,7 +48,7 @@ class _Loop:
 
 
 def report(source: str, entry: str, flags: tuple[str, ...] = (),
-           uncontracted: bool = False) -> str:
+           wants: tuple[str, ...] = ()) -> str:
     """The loops of a kernel, one a line: its number, what became of the loop, its text.
 
     Below a loop that is not vectorized stands the compiler's first reason.  Arguments as for
@@ -61,7 +61,7 @@ def report(source: str, entry: str, flags: tuple[str, ...] = (),
     """
     tool = find_toolchain()
     gcc = tool is not None and tool.family == "gcc"
-    words = build.remarks(source, GCC if gcc else CLANG, flags, uncontracted)
+    words = build.remarks(source, GCC if gcc else CLANG, flags, wants)
     loops = _loops(source)
     read, remark = (_read_gcc, GCC_REMARK) if gcc else (_read_clang, CLANG_REMARK)
     read([(int(m[1]), m[2]) for m in map(remark.match, words.splitlines()) if m], loops)
