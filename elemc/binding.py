@@ -12,7 +12,7 @@ import numpy as np
 from . import runtime
 from .arguments import known, overlap, places_of, same
 from .compiler import Closed
-from .specialize import Signature, line_extents
+from .specialize import SHORT, Signature, line_extents
 
 
 def signature_of(closed: Closed, sizes: Sequence[int], ins: Sequence[np.ndarray],
@@ -24,7 +24,8 @@ def signature_of(closed: Closed, sizes: Sequence[int], ins: Sequence[np.ndarray]
         tuple(None if o is None or r == "null" else runtime.given(o)
               for o, r in zip(outs, reqs, strict=True)),
         tuple(reqs), None if mask is None else runtime.given(mask),
-        () if mask is None else tuple(n == 1 for n in mask.shape))
+        () if mask is None else tuple(n == 1 for n in mask.shape),
+        short=frozenset(e for e, n in enumerate(sizes) if closed.heavy and 1 < n <= SHORT))
     outputs = sum(known(o).itemsize * math.prod(sizes[e] for e in closed.extents.of[o])
                   for o in closed.graph.outputs)
     if outputs >= runtime.large_bytes() and runtime.outgrows_caches(

@@ -3,31 +3,34 @@
 A kernel has one entry (`ENTRY_C`) and is opened privately; the libraries whose functions kernels
 declare and do not define, for mathematics and runtime.c, are opened before any of them and their
 names are global.
+
+What is imported here is what loads libraries that are there; what stores them is imported where
+something is missing.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import shlex
 import sys
-import sysconfig
-import tempfile
 import threading
 import time
 import warnings
 from collections import defaultdict
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import _cffi_backend  # what cffi.FFI().dlopen calls; parsing C in Python costs 15 ms
 import numpy as np
 
-from . import cache, cache_dirs, mathlib
+from . import cache_dirs, mathlib
 from .errors import CacheWarning, CompileError
+from .templating import PACKAGE, stamp_now
 from .threads import number_of_threads
-from .toolchain import Toolchain, find_toolchain, run
+from .toolchain import Toolchain, find_toolchain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .build_jobs import Job, Kernel
 
 ENTRY_C = (
     "int %s(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s, "
@@ -38,72 +41,15 @@ ENTRY_C = (
 USE_THREADS_C = "void elemc_use_threads(int count)"
 KEEP_C = "void elemc_keep_at_most(int64_t bytes)"
 
-FULL = ("No space left on device", "Disk quota exceeded")
-RUNTIME = Path(__file__).with_name("runtime.c")
 UNMAPPABLE = ("failed to map", "Operation not permitted", "Permission denied")
-MOST_WORDS = 6000  # characters of the compiler's words in an error
+
+STAMP = stamp_now()  # part of the key of whatever is kept for other processes
 
 _ffi = FFI = _cffi_backend.FFI()
 
 
 class MissingHeaders(CompileError):
     """There is a C compiler, but not the header files that an extension module needs."""
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A compiled kernel, loaded.
-
-    Attributes
-    ----------
-    address : int
-        Of its entry, which has the type `ENTRY_C`.
-    entry : str
-        Name of the entry.
-    path : Path
-        The library on disk; it may be gone by now.
-    source : str
-        Its C.
-    cached : bool
-        Whether it was compiled before this process asked.
-    seconds : float
-        How long it took to compile or fetch, and to load.
-    function : cffi function pointer
-        The entry, callable.
-    library : object
-        What keeps it loaded.
-    """
-
-    address: int
-    entry: str
-    path: Path
-    source: str = field(repr=False)
-    cached: bool
-    seconds: float
-    function: Any = field(repr=False, compare=False)
-    library: Any = field(repr=False, compare=False)
-
-
-@dataclass(frozen=True)
-class _Job:
-    """One library to be compiled."""
-
-    toolchain: Toolchain
-    name: str
-    source: str
-    flags: tuple[str, ...] = ()
-    links: tuple[str, ...] = ()
-    depends: str = ""  # what else the library depends on
-
-    @property
-    def key(self) -> str:
-        options = (str(len(self.flags)), *self.flags, *self.links)
-        return cache.key_of(self.toolchain.identity, self.depends, self.source, *options)
-
-    def command(self, source: str) -> tuple[str, ...]:
-        tool = self.toolchain
-        return (*tool.command, *tool.flags, *self.flags, *tool.shared,
-                "-o", cache.LIBRARY, source, *self.links)  # fmt: skip
 
 
 class _Loaded:
@@ -162,9 +108,11 @@ def load_kernel(source: str, entry: str, flags: tuple[str, ...] = (),
 
 
 def _load_kernel(tool: Toolchain, source: str, entry: str, flags: tuple[str, ...]) -> Kernel:
+    from .build_jobs import Job, Kernel
+
     needs, _ = _support(tool)
     start = time.perf_counter()
-    job = _Job(tool, entry, source, flags, depends=needs)
+    job = Job(tool, entry, source, flags, depends=needs)
     library, path, cached = _load(job, os.RTLD_NOW)
     try:
         function = library.load_function(_ffi.typeof(ENTRY_C % "(*)"), entry)
@@ -182,16 +130,79 @@ def _support(tool: Toolchain) -> tuple[str, dict[str, Any]]:
         with _loaded.lock("support", tool.identity):
             held = _loaded.support.get(tool.identity)
             if held is None:
-                links = ("-lmvec", "-lm") if tool.simd else ("-lm",)
-                jobs = (_Job(tool, "elemc_math", mathlib.source(),
-                             (f"-DELEMC_LIBMVEC={int(tool.simd)}",), links),
-                        _Job(tool, "elemc_runtime", RUNTIME.read_text(encoding="utf-8"),
-                             links=("-lpthread",)))
-                libraries = {job.name: _load(job, os.RTLD_NOW | os.RTLD_GLOBAL)[0] for job in jobs}
-                held = _loaded.support[tool.identity] = " ".join(j.key for j in jobs), libraries
+                held = _loaded.support[tool.identity] = _known_support(tool) or _new_support(tool)
                 runtime_function(USE_THREADS_C)(number_of_threads())
                 runtime_function(KEEP_C)(cache_dirs.bytes_of("ELEMC_RECYCLE", -1))
     return held
+
+
+def _new_support(tool: Toolchain) -> tuple[str, dict[str, Any]]:
+    """Find the libraries by the C that they are made of."""
+    from .build_jobs import Job
+
+    links = ("-lmvec", "-lm") if tool.simd else ("-lm",)
+    jobs = (Job(tool, "elemc_math", mathlib.source(), (f"-DELEMC_LIBMVEC={int(tool.simd)}",),
+                links),
+            Job(tool, "elemc_runtime", own_source("runtime.c"), links=("-lpthread",)))
+    loaded = {job.name: _load(job, os.RTLD_NOW | os.RTLD_GLOBAL) for job in jobs}
+    _remember(tool, {name: path for name, (_, path, _) in loaded.items()})
+    return " ".join(job.key for job in jobs), {name: one[0] for name, one in loaded.items()}
+
+
+def _known_support(tool: Toolchain) -> tuple[str, dict[str, Any]] | None:
+    """Find them by what an earlier process of this package noted; None if one is missing."""
+    known, libraries = _known(tool), {}
+    for name in ("elemc_math", "elemc_runtime"):
+        found = name in known and stored_library(*known[name], os.RTLD_NOW | os.RTLD_GLOBAL)
+        if not found:
+            return None
+        libraries[name] = found[0]
+    return " ".join(known[name][0] for name in libraries), libraries
+
+
+def own_source(file: str) -> str:
+    """The text of a file of this package."""
+    with open(os.path.join(PACKAGE, file), encoding="utf-8") as source:
+        return source.read()
+
+
+def _place(tool: Toolchain) -> str:
+    """Where keys and checksums of this package's own libraries are noted, by their names."""
+    key = cache_dirs.key_of("libraries", STAMP or "", tool.identity)
+    return os.path.join(cache_dirs.NOTES, key)
+
+
+def _known(tool: Toolchain) -> dict[str, tuple[str, str]]:
+    held = cache_dirs.record(_place(tool)) if STAMP else None
+    return held if isinstance(held, dict) else {}
+
+
+def _remember(tool: Toolchain, paths: dict[str, Path]) -> None:
+    """Note libraries just loaded, unless this package changed meanwhile."""
+    from . import cache
+
+    new = {name: (path.parent.name, cache.checksum_of(path)) for name, path in paths.items()}
+    if STAMP and stamp_now() == STAMP and all(sum_of for _, sum_of in new.values()):
+        cache_dirs.save_record(_place(tool), {**_known(tool), **new})
+
+
+def stored_kernel(key: str, checksum: str, entry: str) -> tuple[int, Any] | None:
+    """The address of a kernel that is in the cache, and what keeps it loaded; or None."""
+    _support(_toolchain())
+    found = stored_library(key, checksum)
+    if found is None:
+        return None
+    function = found[0].load_function(_ffi.typeof(ENTRY_C % "(*)"), entry)
+    return int(_ffi.cast("intptr_t", function)), found[0]
+
+
+def stored_library(key: str, checksum: str, mode: int = os.RTLD_NOW) -> tuple[Any, str] | None:
+    """The library of `key` and its path, loaded; None if it is not there as it was, or fails."""
+    path = cache_dirs.stored(key, checksum)
+    try:
+        return None if path is None else (_cffi_backend.load_library(path, mode), path)
+    except OSError:
+        return None  # `_load` finds out why
 
 
 def runtime_function(prototype: str) -> Any:
@@ -226,7 +237,9 @@ def compile_shared(
     flags, links : tuple of str
         For the compiler, besides those of every kernel; `links` stand after the source.
     """
-    return _obtain(_Job(_toolchain(), name, source, tuple(flags), tuple(links)))[0]
+    from .build_jobs import Job, obtain
+
+    return obtain(Job(_toolchain(), name, source, tuple(flags), tuple(links)))[0]
 
 
 def build_extension(source: str, name: str) -> Path:
@@ -244,6 +257,10 @@ def build_extension(source: str, name: str) -> Path:
     CompileError
         As `load_kernel`.
     """
+    import sysconfig
+
+    from .build_jobs import Job
+
     paths = sysconfig.get_paths()
     includes = list(dict.fromkeys([paths["include"], paths["platinclude"], np.get_include()]))
     if not any(os.path.exists(os.path.join(include, "Python.h")) for include in includes):
@@ -256,7 +273,26 @@ def build_extension(source: str, name: str) -> Path:
     depends = f"{sysconfig.get_config_var('EXT_SUFFIX')} {sys.version} numpy {np.__version__}"
     flags = tuple(f"-I{include}" for include in includes)
     # Loaded here so that what cannot be loaded is rebuilt; the import finds the same library.
-    return _load(_Job(tool, name, source, flags, depends=depends + needs), os.RTLD_NOW)[1]
+    return _load(Job(tool, name, source, flags, depends=depends + needs), os.RTLD_NOW)[1]
+
+
+def own_extension(file: str, name: str) -> str:
+    """The path of the extension module that a file of this package is the C of.
+
+    Raises
+    ------
+    MissingHeaders, CompileError
+        As `build_extension`.
+    """
+    tool = _toolchain()
+    _support(tool)
+    known = _known(tool).get(name)
+    found = known and stored_library(*known)
+    if found:
+        return found[1]
+    path = build_extension(own_source(file), name)
+    _remember(tool, {name: path})
+    return str(path)
 
 
 def assembly(source: str, flags: tuple[str, ...] = (), wants: tuple[str, ...] = ()) -> str:
@@ -273,13 +309,19 @@ def remarks(source: str, asking: tuple[str, ...], flags: tuple[str, ...] = (),
 def _assembled(what: str, source: str, flags: tuple[str, ...],
                wants: tuple[str, ...]) -> tuple[str, str]:
     """A kernel's assembly, and the words of the compiler."""
+    import tempfile
+    from pathlib import Path
+
+    from .build_jobs import Job, run_in
+
     tool = _toolchain()
     with tempfile.TemporaryDirectory(prefix="elemc-") as directory:
         work = Path(directory)
-        (work / cache.SOURCE).write_text(source, encoding="utf-8")
-        job = _Job(tool, what, source)
+        (work / cache_dirs.SOURCE).write_text(source, encoding="utf-8")
+        job = Job(tool, what, source)
         flags = (*tool.flags, *flags, *tool.extra(wants))
-        words = _run(job, (*tool.command, *flags, "-S", "-o", "kernel.s", cache.SOURCE), work)
+        command = (*tool.command, *flags, "-S", "-o", "kernel.s", cache_dirs.SOURCE)
+        words = run_in(job, command, work)
         return (work / "kernel.s").read_text(encoding="utf-8", errors="replace"), words
 
 
@@ -293,15 +335,20 @@ def _toolchain() -> Toolchain:
     return tool
 
 
-def _load(job: _Job, mode: int) -> tuple[Any, Path, bool]:
+def _load(job: Job, mode: int) -> tuple[Any, Path, bool]:
     """Library, its path, and whether it was compiled before.
 
     A library may fail to load though its checksum is right: another process evicted it a moment
     ago, or its place forbids programs.
     """
+    import shlex
+
+    from . import cache
+    from .build_jobs import obtain
+
     wrong = "it is evicted again and again; ELEMC_CACHE_SIZE is too small"
     for _ in range(8):
-        path, cached = _obtain(job)
+        path, cached = obtain(job)
         try:
             return _cffi_backend.load_library(str(path), mode), path, cached
         except OSError as error:
@@ -319,59 +366,3 @@ def _load(job: _Job, mode: int) -> tuple[Any, Path, bool]:
     kept = cache.keep_failed(job.key, job.source)
     raise CompileError(f"{job.name} was compiled but cannot be loaded: {wrong}\n"
                        f"command: {shlex.join(job.command(str(kept)))}\nsource: {kept}")
-
-
-def _obtain(job: _Job) -> tuple[Path, bool]:
-    """The library of `job`, and whether it was compiled before."""
-    key = job.key
-    path = cache.fetch(key)
-    if path is not None:
-        return path, True
-    return cache.store(key, lambda work: _compile(job, work)), False
-
-
-def _compile(job: _Job, work: Path) -> dict[str, object]:
-    """Write source and library of `job` into `work`; returns what meta.json says of them."""
-    import importlib.metadata  # slow to import, and needed here only
-
-    (work / cache.SOURCE).write_text(job.source, encoding="utf-8")
-    start = time.perf_counter()
-    _run(job, job.command(cache.SOURCE), work)
-    try:
-        release = importlib.metadata.version("elemc")
-    except importlib.metadata.PackageNotFoundError:
-        release = "not installed"
-    return {
-        "name": job.name,
-        "command": list(job.command(cache.SOURCE)),
-        "compiler": job.toolchain.version,
-        "seconds": round(time.perf_counter() - start, 3),
-        "elemc": release,
-    }
-
-
-def _run(job: _Job, command: tuple[str, ...], work: Path) -> str:
-    """Run the compiler in `work`, where it finds kernel.c, with a scratch directory of its own.
-
-    Returns what it says of a source that it compiled.
-    """
-    scratch = work / "scratch"
-    scratch.mkdir()
-    try:
-        done = run(command, work, scratch)
-    except OSError as error:
-        raise CompileError(f"{command[0]} cannot be started: {error}") from None
-    finally:
-        cache.remove(scratch)
-    if done.returncode == 0:
-        return done.stderr
-    words = done.stderr.strip()
-    if any(say in words for say in FULL):
-        raise OSError(errno.ENOSPC, words, str(work))
-    if len(words) > MOST_WORDS:
-        words = f"{words[:MOST_WORDS]}\n... and {len(words) - MOST_WORDS} characters more"
-    kept = cache.keep_failed(job.key, job.source)
-    end = f"exit status {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"
-    again = shlex.join(str(kept) if word == cache.SOURCE else word for word in command)
-    raise CompileError(f"the C compiler failed on {job.name} ({end})\ncommand: {again}\n{words}\n"
-                       f"source: {kept}")

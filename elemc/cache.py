@@ -5,7 +5,9 @@ One entry is a directory named by its key::
     <cache directory>/
       <key>/kernel.c, kernel.so, meta.json     one compiled library
       failed/<key>.c                           sources that did not compile
-      notes/<key>.json                         what was found out about a compiler
+      notes/<key>                              what was found out about a compiler
+      templates/, plans/                       what other modules keep (`save_record`)
+      sizes                                    how large it is, for eviction
       elemc-tmp-*/                             entries being built
 
 An entry is built in a private directory and renamed into place, so that it is there as a whole or
@@ -16,8 +18,8 @@ compared with what `meta.json` says.  The time of `meta.json` is the time of the
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import hashlib
 import json
 import os
 import re
@@ -26,24 +28,29 @@ import stat
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .cache_dirs import (
     FAILED,
+    LIBRARY,
+    META,
     NOTES,
     SCRATCH,
+    SOURCE,
     cache_dir,
+    checksum,
     keep_failed,
     key_of,
     note,
-    process_bytes,
     roots,
     save_note,
     size_limit,
+    touch,
     use_private,
+    write,
     writing,
 )
 from .errors import CacheWarning
@@ -54,12 +61,15 @@ __all__ = [
     "writing",
 ]
 
-SOURCE, LIBRARY, META = "kernel.c", "kernel.so", "meta.json"
+SIZES = "sizes"  # when the directory was read, what was there, what came since
+RECORDS = ("templates", "plans")  # directories of what can be found out again
 
 KEY = re.compile(r"[0-9a-f]{40}")
 STALE_SECONDS = 3600.0  # a build older than this was killed
-TOUCH_SECONDS = 60.0  # how exact the time of the last use is
 KEPT_FAILURES = 32
+KEPT_NOTES = 256
+DAY = 86400.0  # seconds
+MOST_SIZES = 2**15  # bytes of the file of sizes
 
 
 @dataclass(frozen=True)
@@ -92,14 +102,9 @@ def _check(entry: Path) -> str | None:
         meta = json.loads(meta_path.read_bytes())
         if not isinstance(meta, dict) or meta.get("key") != entry.name:
             return "it belongs to another key"
-        if hashlib.sha256((entry / LIBRARY).read_bytes()).hexdigest() != meta.get("sha256"):
+        if checksum((entry / LIBRARY).read_bytes()) != meta.get("checksum"):
             return "its checksum does not match"
-        now = time.time()
-        if now - meta_path.stat().st_mtime > TOUCH_SECONDS:
-            try:
-                os.utime(meta_path)
-            except OSError:
-                pass  # a read-only cache keeps no times of use
+        touch(str(meta_path))
     except (OSError, ValueError) as error:  # ValueError: not JSON, or not text
         return f"{type(error).__name__}: {error}"
     return None
@@ -107,7 +112,7 @@ def _check(entry: Path) -> str | None:
 
 def fetch(key: str) -> Path | None:
     """The library of `key` if a good one is stored; a damaged one is warned of and removed."""
-    for root in roots():
+    for root in map(Path, roots()):
         entry = root / key
         # A look between two moves of another process sees halves: look twice before judging.
         wrong = _check(entry) and _check(entry)
@@ -118,6 +123,17 @@ def fetch(key: str) -> Path | None:
             warnings.warn(f"cache entry {entry} is damaged and will be rebuilt: {wrong}",
                           CacheWarning, stacklevel=2)
     return None
+
+
+def checksum_of(library: Path) -> str | None:
+    """The checksum that `cache_dirs.stored` asks for; None if the entry is gone or damaged."""
+    entry = library.parent
+    if _check(entry) is not None:
+        return None
+    try:
+        return str(json.loads((entry / META).read_bytes())["checksum"])
+    except (OSError, ValueError, KeyError):
+        return None  # it changed in between
 
 
 def discard(entry: Path) -> None:
@@ -167,11 +183,12 @@ def _store_in(root: Path, key: str, build: Callable[[Path], Mapping[str, object]
     try:
         meta = dict(build(work))
         library = (work / LIBRARY).read_bytes()
-        meta.update(key=key, sha256=hashlib.sha256(library).hexdigest(), created=time.time())
+        meta.update(key=key, checksum=checksum(library), created=time.time())
         (work / META).write_text(json.dumps(meta, indent=1))
         size = _size(work)
         if _publish(work, root / key):
-            _bound(root, key, size)
+            with contextlib.suppress(OSError):  # a full disk, after all
+                _bound(root, key, size)
         return root / key / LIBRARY
     finally:
         remove(work)
@@ -239,13 +256,15 @@ def entries() -> list[Entry]:
 def _bound(root: Path, keep: str, added: int) -> None:
     """Evict the entries used least recently while there is more than ELEMC_CACHE_SIZE.
 
-    The directory is read at this process's first store and when what it counted itself reaches the
-    limit: a cold compile does not pay for a cache of many thousand entries.
+    All processes add what they store to one file.  The directory itself is read when that sum
+    reaches the limit, and once a day: a cold compile does not pay for a cache of many thousand
+    entries.
     """
     limit = size_limit()
-    known = process_bytes().get(root)
+    known = _recorded(root)
     if known is not None and known + added <= limit:
-        process_bytes()[root] = known + added
+        with open(root / SIZES, "ab", buffering=0) as file:  # one write, which none cuts in two
+            file.write(b"\n%d" % added)
         return
     _clean(root)
     found = sorted(_scan(root), key=lambda item: item[2])
@@ -257,11 +276,22 @@ def _bound(root: Path, keep: str, added: int) -> None:
             if path.name != keep:
                 discard(path)
                 total -= size
-    process_bytes()[root] = total
+    write(root, SIZES, b"%d\n%d" % (time.time(), total))
+
+
+def _recorded(root: Path) -> int | None:
+    """The bytes in the directory, as its processes count them; None if it is to be read again."""
+    try:
+        data = (root / SIZES).read_bytes()
+        when, *sizes = map(int, data.split())
+    except (OSError, ValueError):
+        return None
+    fresh = len(data) < MOST_SIZES and 0 <= time.time() - when < DAY
+    return sum(sizes) if fresh else None
 
 
 def _clean(root: Path) -> None:
-    """Remove what killed builds left, and all but the newest sources that failed."""
+    """Remove what killed builds left, and all but the newest notes and sources that failed."""
     old = time.time() - STALE_SECONDS
     for path in root.glob(f"{SCRATCH}*"):
         try:
@@ -269,14 +299,24 @@ def _clean(root: Path) -> None:
                 remove(path)
         except OSError:
             continue  # gone already
-    for path in _failures(root)[KEPT_FAILURES:]:
+    for path in [*_failures(root)[KEPT_FAILURES:], *_notes(root)[KEPT_NOTES:]]:
         remove(path)
 
 
 def _failures(root: Path) -> list[Path]:
     """Sources that did not compile, the newest first."""
+    return _newest((root / FAILED).glob("*.c"))
+
+
+def _notes(root: Path) -> list[Path]:
+    """Notes, the newest first."""
+    return _newest((root / NOTES).glob("*"))
+
+
+def _newest(paths: Iterable[Path]) -> list[Path]:
+    """Those of the files that elemc put there, the newest first."""
     dated = []
-    for path in (root / FAILED).glob("*.c"):
+    for path in paths:
         try:
             dated.append((path.stat().st_mtime, path))
         except OSError:
@@ -294,11 +334,10 @@ def clear() -> tuple[int, int]:
     """
     root = cache_dir()
     found = list(_scan(root))
-    notes = [path for path in (root / NOTES).glob("*.json") if KEY.fullmatch(path.stem)]
     for path in [*(path for path, _, _ in found), *root.glob(f"{SCRATCH}*")]:
         discard(path)
-    for path in [*_failures(root), *notes]:
+    others = [root / place for place in (SIZES, *RECORDS)]
+    for path in [*_failures(root), *_notes(root), *others]:
         remove(path)
-    process_bytes().pop(root, None)
     gone = [size for path, size, _ in found if not path.exists()]
     return len(gone), sum(gone)

@@ -37,6 +37,7 @@ enum {
   LARGE_BYTES = 1 << 20, /* of outputs whose memory is kept for the next */
   WEIGHT = 16,           /* units of work in a nanosecond */
   MOST_THREADS = 256,
+  SHORT = 15,       /* elements of a row that are too few for vectors */
   LINE_BYTES = 1024 /* of a line that is worth going past the caches */
 };
 
@@ -246,7 +247,14 @@ static int collect(const Callable *self, PyObject *const *args, PyObject *out, C
 
 enum { ONE, DIM, SLICE, PICK, ONLY, JOIN, FIT }; /* as in fastcall.py */
 
-enum { INSTRUCTION = 6 }; /* words: kind, four arguments, whether the extent is 1 */
+enum { INSTRUCTION = 6 }; /* words: kind, four arguments, what must hold of the extent */
+
+/* As in fastcall.py. */
+static int fits(int64_t extent, int64_t what) {
+  int is_short = extent > 1 && extent <= SHORT;
+  return what == 0 ? extent != 1 : what == 1 ? extent == 1 : what == 2 ? is_short
+                                                                     : extent != 1 && !is_short;
+}
 
 static Py_ssize_t start_of(const int64_t *step, const int64_t *extent, Py_ssize_t *length) {
   Py_ssize_t size = extent[step[1]];
@@ -303,7 +311,7 @@ static int match(const Entry *e, Call *c, const int64_t **code) {
         value = step[0] == JOIN && b == 1 ? a : b;
         if (a != value && a != 1) return 0;
     }
-    if ((value == 1) != step[5]) return 0;
+    if (!fits(value, step[5])) return 0;
     c->extent[k] = value;
   }
   *code = step;
@@ -724,6 +732,16 @@ static PyObject *lacks(PyObject *self, PyObject *args) {
                          find((Callable *)self, &c, &code) == NULL);
 }
 
+PyDoc_STRVAR(key_doc, "_key(arrays, outs): what is alike in calls that one entry may serve, or None.");
+
+static PyObject *key(PyObject *self, PyObject *args) {
+  PyObject *arrays, *outs;
+  Call c;
+  if (!PyArg_ParseTuple(args, "OO", &arrays, &outs)) return NULL;
+  if (!collect_arrays((Callable *)self, arrays, outs, &c)) Py_RETURN_NONE;
+  return PyBytes_FromStringAndSize((char *)c.key, c.words * (Py_ssize_t)sizeof *c.key);
+}
+
 PyDoc_STRVAR(add_doc, "_add(arrays, outs, address, code, captured, dtypes, keep): add an entry.");
 
 static PyObject *add(PyObject *callable, PyObject *args) {
@@ -822,6 +840,7 @@ static void dealloc(PyObject *self) {
 static PyMethodDef methods[] = {
     {"_ready", ready, METH_VARARGS, ready_doc},
     {"_lacks", lacks, METH_VARARGS, lacks_doc},
+    {"_key", key, METH_VARARGS, key_doc},
     {"_add", add, METH_VARARGS, add_doc},
     {0},
 };

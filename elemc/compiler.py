@@ -20,11 +20,11 @@ from functools import cached_property
 
 import numpy as np
 
-from . import build
+from . import build, build_jobs
 from .banner import banner_of
 from .close import close
 from .emit import Bindings, Source, emit
-from .graph import Accumulate, Cast, Graph, Node
+from .graph import Accumulate, Apply, Cast, Graph, Node
 from .maps import Extents, extents_of
 from .nest import Kernel, Write, statements, values_of
 from .order import HEAVY
@@ -75,6 +75,11 @@ class Closed:
                 if isinstance(node, Cast) and node.arg is number and node.dtype.kind in "iu"]
 
     @cached_property
+    def heavy(self) -> bool:
+        """Whether it calls functions that want full vectors, and so minds short rows."""
+        return any(isinstance(n, Apply) and n.op.cost >= HEAVY for n in self.graph.nodes)
+
+    @cached_property
     def never_empty(self) -> list[tuple[Accumulate, list[int]]]:
         """Folds without identity, and the extents they fold."""
         found = []
@@ -92,7 +97,7 @@ class Compiled:
 
     spec: Specialized
     source: Source
-    kernel: build.Kernel
+    kernel: build_jobs.Kernel
     in_place: frozenset[tuple[int, int]]
 
     def __repr__(self) -> str:

@@ -20,7 +20,7 @@ from .nest import (
     Kernel,
     Phase,
 )
-from .statements import Statements
+from .statements import STRIP_BYTES, Statements
 from .templating import environment
 from .work import work_of
 
@@ -126,8 +126,8 @@ class _Emitter(Statements):
         texts += [env.get_template("tree.c.j2").render(helper=h, **t)
                   for h, t in self.trees.items()]
         macros = [MACROS[m] for m in MACROS if m in self.macros]
-        constants = {"LANES": self.lanes, "STRIP": self.strip, "BLOCK": BLOCK, "ROWS": ROWS,
-                     "TREE": TREE, "TILE": TILE, "LINE": self.line_length}
+        constants = {"LANES": self.lanes, "STRIP": self.strip or STRIP_BYTES // 8, "BLOCK": BLOCK,
+                     "ROWS": ROWS, "TREE": TREE, "TILE": TILE, "LINE": self.line_length}
         used = [f"{k} = {v}" for k, v in constants.items() if k in self.macros]
         used += [f"PAD = {PAD}"] if "TILE" in self.macros else []
         if used:

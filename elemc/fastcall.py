@@ -8,28 +8,27 @@ specialization is written down here as a stream of int64, in the order in which 
 from __future__ import annotations
 
 import importlib.machinery
-import importlib.util
+import pickle
 import sys
 import threading
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from . import runtime
+from . import plans
 from .arguments import known
-from .build import MissingHeaders, build_extension
-from .compiler import Closed, Compiled
-from .emit import Pointer
+from .build import MissingHeaders, own_extension, stored_kernel
 from .errors import CompileError, ElemcError, FallbackWarning
-from .maps import Instruction
-from .specialize import line_extents
 from .toolchain import find_toolchain
 
+if TYPE_CHECKING:
+    from .compiler import Closed, Compiled
+    from .emit import Pointer
+    from .maps import Instruction
+
 NAME = "elemc_callable"
-SOURCE = Path(__file__).with_name("callable.c")
 KINDS = ("one", "dim", "slice", "pick", "only", "join", "fit")  # as in callable.c
 
 _lock = threading.RLock()
@@ -65,8 +64,14 @@ def _subclass(kind: str, base: type) -> type:
     body = {"__doc__": base.__doc__, "__module__": base.__module__}
     teaching = {"Callable": _Teaching, "Dispatcher": _TeachingKinds}[kind]
     made = type(f"Compiled{base.__name__}", (getattr(module, kind), teaching, base), body)
-    module.prepare(made, runtime.fail)
+    module.prepare(made, _fail)
     return made
+
+
+def _fail(status: int, function: Any) -> NoReturn:
+    from .runtime import fail
+
+    fail(status, function)
 
 
 def load() -> Any:
@@ -81,23 +86,77 @@ def load() -> Any:
     """
     with _lock:
         if NAME not in sys.modules:
-            path = str(build_extension(SOURCE.read_text(encoding="utf-8"), NAME))
+            path = own_extension("callable.c", NAME)
             loader = importlib.machinery.ExtensionFileLoader(NAME, path)
-            spec = importlib.util.spec_from_file_location(NAME, path, loader=loader)
-            assert spec is not None
-            module = importlib.util.module_from_spec(spec)
+            module = loader.create_module(importlib.machinery.ModuleSpec(NAME, loader, origin=path))
             loader.exec_module(module)
             sys.modules[NAME] = module
         return sys.modules[NAME]
 
 
 class _Teaching:
-    """What the subclass adds to `Function`: after a call in Python, the C learns to serve it."""
+    """What the subclass adds to `Function`: after a call in Python, the C learns to serve it.
+
+    What it learned is a plan for other processes, where the C learns it before the first call.
+    """
 
     def __init__(self: Any, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
-        self._ready(tuple(map(self._number, range(self.nin))), self.nout, self.single,
-                    self._structure)
+        self._ready(self._wanted, self.nout, self.single, self._structure)
+
+    def _open(self: Any) -> None:
+        self._compiler = plans.compiler()
+        self._place, self._plans = plans.place_of(self, self._compiler), {}
+        self._recalled: list[tuple[tuple[np.dtype, ...], bytes | None]] = []
+        held = plans.held(self._place)
+        if held is None:
+            super()._open()  # type: ignore[misc]
+            self._wanted = tuple(map(self._number, range(self.nin)))
+            plans.keep(self._place, (self._wanted, self._outputs))
+            return
+        (self._wanted, self._outputs), self._plans = held
+        if all(i.dtype is not None for i in self.graph.inputs):
+            self._recalled.append((tuple(i.dtype for i in self.graph.inputs), None))
+
+    def _call(self: Any, *args: Any, out: Any = None, where: Any = True, req: Any = None,
+              **named: Any) -> Any:
+        if self._plans and where is True and req is None and not named and self._recall(args, out):
+            return load().Callable.__call__(self, *args, out=out)
+        return super()._call(*args, out=out, where=where, req=req, **named)  # type: ignore[misc]
+
+    def _recall(self: Any, args: tuple[Any, ...], out: Any) -> bool:
+        """Teach the C what another process found out of calls like this; whether that was enough.
+
+        If it was not, or the C declines the call for its data, Python serves it, and has the error.
+        """
+        if not self._has_compiler() or not self._lacks(args, out):
+            return False
+        if self._compiler != plans.compiler():
+            return False  # it is another by now
+        shapes = plans.shapes(args)
+        with self._lock:
+            key = self._key(args, out)
+            for plan in sorted(self._plans.get(key, ()),
+                               key=lambda plan: plan.shapes != shapes):
+                found = stored_kernel(plan.kernel, plan.checksum, plan.entry)
+                if found is not None and self._lacks(args, out):
+                    arrays = self.graph.captured
+                    self._add(args, out, found[0], plan.code,
+                              tuple(arrays[k].array.data for k in plan.captured),
+                              tuple(map(np.dtype, plan.dtypes)), found[1])
+                    self._recalled.append((tuple(map(np.dtype, plan.closed)), plan.signature))
+            self._plans.pop(key, None)
+            return not self._lacks(args, out)
+
+    def closings(self: Any) -> list[Closed]:
+        """The closed graphs for all dtypes met so far; the compiler catches up with the plans."""
+        with self._lock:
+            while self._recalled:
+                dtypes, signature = self._recalled.pop()
+                closed = self.close(dtypes)
+                if signature is not None:
+                    self.specialize(closed, pickle.loads(signature))
+        return super().closings()  # type: ignore[misc, no-any-return]
 
     def _number(self: Any, place: int) -> int:
         """The type number that the C gives a Python number; -1: Python looks at it."""
@@ -116,10 +175,14 @@ class _Teaching:
             return
         if not fits(closed, compiled):
             return
-        self._add(ins, given or None, compiled.kernel.address,
-                  np.array(stream(closed, compiled, sizes), np.int64).tobytes(),
+        code = np.array(stream(closed, compiled, sizes), np.int64).tobytes()
+        self._add(ins, given or None, compiled.kernel.address, code,
                   tuple(c.array.data for c in closed.graph.captured),
                   tuple(o.dtype for o in closed.graph.outputs), compiled)
+        if self._place is not None and self._compiler == plans.compiler():
+            plan = plans.plan_of(self, closed, compiled, ins, sizes, outs, code)
+            plans.keep(self._place, (self._wanted, self._outputs), self._key(ins, given or None),
+                       plan)
 
 
 class _TeachingKinds:
@@ -145,10 +208,12 @@ def stream(closed: Closed, compiled: Compiled, sizes: Sequence[int]) -> list[int
     must not be empty, the outputs, the sizes, the pointers with their strides, the phases with
     their work, the buffers.  Lists start with their length.
     """
+    from .specialize import line_extents
+
     bind, program = compiled.bindings, closed.extents.program
     words = [len(program)]
     for place, step in enumerate(program):
-        words += [*_instruction(step), int(sizes[place] == 1)]
+        words += [*_instruction(step), _class(sizes[place], closed.heavy)]
     lines = line_extents(compiled.spec)
     words += [int(compiled.spec.large), len(lines)]
     for itemsize, line, every in lines:
@@ -193,6 +258,17 @@ def _instruction(step: Instruction) -> list[int]:
     return [KINDS.index(kind), *args, *[0] * (4 - len(args))]
 
 
+def _class(size: int, minds: bool) -> int:
+    """What must hold of an extent: 0, it is not 1; 1, it is; 2, it is short, though not 1; 3, not.
+
+    As in callable.c.
+    """
+    from .specialize import SHORT
+
+    short = 1 < size <= SHORT
+    return 1 if size == 1 else 0 if not minds else 2 if short else 3
+
+
 def _clip(value: int) -> int:
     return max(-sys.maxsize - 1, min(value, sys.maxsize))
 
@@ -200,6 +276,8 @@ def _clip(value: int) -> int:
 def _output(compiled: Compiled, place: int, extents: Sequence[int], dtype: np.dtype) -> list[int]:
     """Inputs that it may be, as bits; its extents; its order in memory unless that is C's."""
     bits = sum(1 << j for out, j in compiled.in_place if out == place)
+    from . import runtime
+
     perm = compiled.spec.operands[place].layout.perm
     order = runtime.memory_order(len(extents), perm)
     words = [bits, len(extents), *extents]

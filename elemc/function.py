@@ -134,8 +134,8 @@ class Function:
         self._by_signature: dict[Any, Compiled] = {}
         self._for_kinds: dict[Any, Function] = {}
         self._lock = threading.RLock()
-        if all(i.dtype is not None for i in graph.inputs):
-            self.close(tuple(i.dtype for i in graph.inputs))  # errors surface now
+        self._outputs: tuple[str, ...] = ()
+        self._open()
         self.__doc__ = doc or self._document()
 
     def _check_inputs(self) -> None:
@@ -145,6 +145,13 @@ class Function:
             if isinstance(node, Input) and node not in self.graph.inputs:
                 raise ArgumentError(f"{self.name}: the outputs use {node.name}, "
                                     "which is not among the inputs")
+
+    def _open(self) -> None:
+        """Describe the outputs; errors surface now."""
+        outputs = self.graph.outputs
+        if all(i.dtype is not None for i in self.graph.inputs):
+            outputs = self.close(tuple(i.dtype for i in self.graph.inputs)).graph.outputs
+        self._outputs = tuple(map(_spec, outputs))
 
     # -- what a ufunc has ----------------------------------------------------------------------
 
@@ -167,20 +174,18 @@ class Function:
     def signature(self) -> str:
         """Names, dtypes and ranks: `(x: float64[2], y: float64[1]) -> (float64[2])`."""
         ins = ", ".join(f"{i.name}: {_spec(i)}" for i in self.graph.inputs)
-        outputs = self.graph.outputs
-        if all(i.dtype is not None for i in self.graph.inputs):
-            outputs = next(iter(self._closed.values())).graph.outputs
-        return f"({ins}) -> ({', '.join(_spec(o) for o in outputs)})"
+        return f"({ins}) -> ({', '.join(self._outputs)})"
 
     @property
     def types(self) -> list[str]:
         """Dtype characters of inputs and outputs, as of a ufunc, for every dtypes met so far."""
         return ["".join(known(i).char for i in c.graph.inputs) + "->" +
-                "".join(known(o).char for o in c.graph.outputs) for c in self._closed.values()]
+                "".join(known(o).char for o in c.graph.outputs) for c in self.closings()]
 
     @property
     def specializations(self) -> list[Compiled]:
         """The kernels compiled so far."""
+        self.closings()
         every = [*self._compiled.values(),
                  *(c for f in self._for_kinds.values() for c in f.specializations)]
         return list({c.source.text: c for c in every}.values())
@@ -292,6 +297,10 @@ class Function:
                     identifier(self.name), self.graph, self.order, self.modes, self.input_names,
                     self.output_names, dtype_of_input)
         return closed
+
+    def closings(self) -> list[Closed]:
+        """The closed graphs for all dtypes met so far."""
+        return list(self._closed.values())
 
     # -- kernels -------------------------------------------------------------------------------
 

@@ -79,9 +79,11 @@ def roots(spec: Specialized) -> list[Root]:
             found.append(Root(value, _fold_order(value, spec), frozenset(value.over),
                               _needs(value.args), _apart(value.args)))
     found = _by_rows(found)
+    short = _short_axes(spec)
+    found = [replace(r, order=_turned(r.order, r.over, short)) if r.merges else r for r in found]
     folds = {r.of: r for r in found}
     for store in spec.stores:
-        order = memory_order(store.access, spec.operands[store.operand])
+        order = _turned(memory_order(store.access, spec.operands[store.operand]), (), short)
         values = [store.value] if store.mask is None else [store.value, store.mask]
         needs = _needs(values)
         for need in needs:  # what a strip computes, the same strip stores
@@ -94,6 +96,27 @@ def roots(spec: Specialized) -> list[Root]:
                 order = _order_of_like(values, needs, order, found)
         found.append(Root(store, order, frozenset(), needs, _apart(values)))
     return found
+
+
+def _short_axes(spec: Specialized) -> frozenset[str]:
+    """The axes that are too short for vectors of what calls functions of the math library."""
+    targets = [v for s in spec.stores for v in (s.value, s.mask) if v is not None]
+    if not any(isinstance(v, Op) and v.op.cost >= HEAVY for v in walk(targets)):
+        return frozenset()
+    return frozenset(a for a, extents in spec.axes.items() if spec.short.issuperset(extents)
+                     and len(extents) == 1)
+
+
+def _turned(order: tuple[str, ...], over: Collection[str],
+            short: frozenset[str]) -> tuple[str, ...]:
+    """The order in which vectors go along the axis before the short ones at the end."""
+    last = next((k for k in reversed(range(len(order))) if order[k] not in short), None)
+    if last in (None, len(order) - 1) or any(a.endswith("/") for a in order):
+        return order
+    strip, rows = order[last], order[last + 1:]
+    if strip in over or (over and not short.issuperset(over)):
+        return order
+    return (*order[:last], f"{strip}/", *rows, strip)
 
 
 def _by_rows(found: Sequence[Root]) -> list[Root]:

@@ -135,7 +135,7 @@ def fail(status: int, function: Any) -> NoReturn:
     """Raise what a status other than 0 of a function's kernel means, and name the operation."""
     fault = next(fault for fault in FAULTS if status & fault.status)
     error = DomainError(f"{function.name}: {fault.message}")  # within an accumulator's combine
-    for node in (n for closed in function._closed.values() for n in closed.graph.nodes):
+    for node in (n for closed in function.closings() for n in closed.graph.nodes):
         if isinstance(node, Apply) and node.op.raises is fault:
             error = DomainError(f"{function.name}: {fault.message.rstrip('.')}: {formula(node)}")
             error.locate(source_of(node))

@@ -25,6 +25,7 @@ from .values import (
     walk,
 )
 
+SHORT = 15  # elements of a row that are too few for vectors; as in callable.c
 Line = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
@@ -56,6 +57,8 @@ class Signature:
         For every dimension of the mask, whether it is 1.
     large : bool
         Whether the outputs outgrow the caches.
+    short : frozenset of int
+        The extents that are at most `SHORT`, though not 1, if the function minds.
     """
 
     ones: frozenset[int]
@@ -65,6 +68,7 @@ class Signature:
     mask: Given | None = None
     mask_ones: tuple[bool, ...] = ()
     large: bool = False
+    short: frozenset[int] = frozenset()
 
 
 def specialize(graph: Graph, extents: Extents, signature: Signature,
@@ -98,7 +102,8 @@ def specialize(graph: Graph, extents: Extents, signature: Signature,
                             signature.modes[k], mask))
     used = _axes_of(stores)
     axes = {name: e for name, e in lowering.axes.items() if name in used}
-    return merge_axes(Specialized(tuple(operands), axes, tuple(stores), signature.large))
+    return merge_axes(Specialized(tuple(operands), axes, tuple(stores), signature.large,
+                                  signature.short))
 
 
 def lines(spec: Specialized) -> dict[Store, str]:

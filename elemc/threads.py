@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from .errors import ArgumentError
 
-OWN = Path("/proc/self/cgroup")
-CGROUP = Path("/sys/fs/cgroup")
+OWN = "/proc/self/cgroup"
+CGROUP = "/sys/fs/cgroup"
 
 _chosen: list[int] = []  # the last word of `choose`
 
@@ -55,24 +54,27 @@ def cpus() -> int:
 
 def _quotas() -> list[float]:
     """CPUs' worth of time per period, of this process's control groups (versions 2 and 1)."""
-    try:
-        lines = OWN.read_text(encoding="utf-8").splitlines()
-        inner = Path(next((line[3:] for line in lines if line.startswith("0::")), "/"))
-    except OSError:
-        inner = Path("/")
+    lines = _text(OWN).splitlines()
+    inner = next((line[3:] for line in lines if line.startswith("0::")), "/").strip("/")
     found = []
-    for place in (inner, *inner.parents):
-        words = _words(CGROUP / place.relative_to("/") / "cpu.max")
+    while True:
+        words = _text(os.path.join(CGROUP, inner, "cpu.max")).split()
         if len(words) == 2 and words[0].isdecimal():
             found.append(int(words[0]) / int(words[1]))
-    quota, period = (_words(CGROUP / "cpu" / f"cpu.cfs_{what}_us") for what in ("quota", "period"))
-    if quota and period and quota[0].isdecimal():
-        found.append(int(quota[0]) / int(period[0]))
+        if not inner:
+            break
+        inner = os.path.dirname(inner)
+    quota, period = (_text(os.path.join(CGROUP, "cpu", f"cpu.cfs_{what}_us")).strip()
+                     for what in ("quota", "period"))
+    if period and quota.isdecimal():
+        found.append(int(quota) / int(period))
     return found
 
 
-def _words(path: Path) -> list[str]:
+def _text(path: str) -> str:
+    """The text of a file, nothing if it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8").split()
+        with open(path, encoding="utf-8") as file:
+            return file.read()
     except OSError:
-        return []
+        return ""

@@ -8,31 +8,22 @@ starts no compiler to ask.
 
 from __future__ import annotations
 
-import ctypes
-import errno
-import importlib.util
-import itertools
 import os
 import platform
 import re
-import shlex
-import shutil
 import sys
-import sysconfig
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .cache import key_of, note, save_note, writing
+from .cache_dirs import key_of, note, save_note, writing
 from .errors import ArgumentError, CompileError
 
 if TYPE_CHECKING:
     import subprocess
+    from pathlib import Path
 
 FORMAT = "1"  # of what is noted of a compiler; part of every key
 
@@ -42,11 +33,10 @@ COMMON = (
 )  # fmt: skip
 
 # Flags that change what a program means; with some linkers, in the whole process.
-REFUSED = re.compile(r"-Ofast|-f(fast-math|unsafe-math-optimizations|finite-math-only)")
+REFUSED = r"-Ofast|-f(fast-math|unsafe-math-optimizations|finite-math-only)"
 
 
-@dataclass(frozen=True)
-class Toolchain:
+class Toolchain(NamedTuple):
     """A C compiler that works.
 
     Attributes
@@ -139,6 +129,8 @@ def zig_cache() -> str:
         return usual
 
     def make(root: Path) -> str:
+        import errno
+
         place = root / "zig"
         place.mkdir(exist_ok=True)
         if not os.access(place, os.W_OK | os.X_OK):
@@ -169,10 +161,10 @@ def run(
 def _find() -> Toolchain | None:
     text = os.environ.get("ELEMC_CFLAGS", "")
     try:
-        extra = tuple(shlex.split(text))
+        extra = tuple(_split(text))
     except ValueError as error:
         raise ArgumentError(f"ELEMC_CFLAGS is {text!r}: {error}") from None
-    if refused := [flag for flag in extra if REFUSED.fullmatch(flag)]:
+    if refused := [flag for flag in extra if re.fullmatch(REFUSED, flag)]:
         raise ArgumentError(
             f"ELEMC_CFLAGS has {' '.join(refused)}, which breaks isnan and the order of additions "
             f"everywhere; use contract=True or reassociate=True on the functions that may"
@@ -197,22 +189,45 @@ def _candidates() -> Iterator[tuple[str, ...]]:
                 yield _command(text)
             except _Unusable:
                 continue
+    import importlib.util
+
     spec = importlib.util.find_spec("ziglang")
     if spec is not None and spec.origin is not None:
-        zig = shutil.which("zig", path=os.path.dirname(spec.origin))
+        zig = _which("zig", os.path.dirname(spec.origin))
         if zig:  # what `python -m ziglang cc` runs
             yield (zig, "cc")
 
 
 def _command(text: str) -> tuple[str, ...]:
     try:
-        words = shlex.split(text)
+        words = _split(text)
     except ValueError as error:
         raise _Unusable(str(error)) from None
-    path = shutil.which(os.path.expanduser(words[0])) if words else None
+    path = _which(os.path.expanduser(words[0])) if words else None
     if path is None:
         raise _Unusable("there is no such program")
     return (os.path.abspath(path), *words[1:])
+
+
+def _split(text: str) -> list[str]:
+    """The words of a command."""
+    if not text or text.strip("/").replace("/", "").isalnum():
+        return [text] if text else []
+    import shlex  # slow to import
+
+    return shlex.split(text)
+
+
+def _which(program: str, path: str | None = None) -> str | None:
+    """The file of a program, as of `shutil.which`, which takes longer to import than to run."""
+    places = [""]
+    if not os.path.dirname(program):
+        places = (os.environ.get("PATH", os.defpath) if path is None else path).split(os.pathsep)
+    for place in places:
+        file = os.path.join(place, program)
+        if os.path.isfile(file) and os.access(file, os.X_OK):
+            return file
+    return None
 
 
 def _toolchain(command: tuple[str, ...], extra: tuple[str, ...]) -> Toolchain:
@@ -239,7 +254,7 @@ def _stamps(command: tuple[str, ...]) -> list[str]:
     """Path, time and size of every program in the command: `ccache gcc` has two."""
     stamps = []
     for word in command:
-        path = shutil.which(word) if not word.startswith("-") else None
+        path = _which(word) if not word.startswith("-") else None
         if path is not None:
             real = os.path.realpath(path)
             state = os.stat(real)
@@ -254,7 +269,11 @@ def machine() -> str:
         libc = os.confstr("CS_GNU_LIBC_VERSION")
     except (AttributeError, ValueError, OSError):
         libc = None
-    parts = [sys.platform, platform.machine(), libc or sysconfig.get_config_var("SOABI") or ""]
+    if libc is None:
+        import sysconfig
+
+        libc = sysconfig.get_config_var("SOABI")
+    parts = [sys.platform, platform.machine(), libc or ""]
     try:
         with open("/proc/cpuinfo", "rb", buffering=0) as file:
             first = file.read(16384).decode(errors="replace").partition("\n\n")[0]
@@ -273,6 +292,9 @@ def machine() -> str:
 
 def _probe(command: tuple[str, ...]) -> dict[str, Any]:
     """Ask a compiler what it is and let it compile and link an empty library."""
+    import tempfile
+    from pathlib import Path
+
     with tempfile.TemporaryDirectory(prefix="elemc-probe-") as directory:
         scratch = Path(directory)
         try:
@@ -289,6 +311,9 @@ def _best(
     command: tuple[str, ...], family: str, scratch: Path
 ) -> tuple[tuple[str, ...], bool]:
     """The first flags that work, and whether libmvec does with them."""
+    import ctypes
+    import itertools
+
     # clang reads __attribute__((simd)) and ignores it.
     may = family == "gcc" and platform.machine() == "x86_64" and "glibc" in machine()
     tries = itertools.product(_machine_flags(family), (True, False) if may else (False,))

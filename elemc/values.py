@@ -290,6 +290,7 @@ class Specialized:
     axes: dict[str, tuple[int, ...]]
     stores: tuple[Store, ...]
     large: bool = False  # whether the outputs outgrow the caches
+    short: frozenset[int] = frozenset()  # extents too short for vectors
 
 
 def walk(values: Iterable[Value], leaf: Callable[[Value], bool] = lambda v: False) -> list[Value]:

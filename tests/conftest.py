@@ -25,5 +25,7 @@ def compiled_kernels_answer(monkeypatch, request):
     def refuse(*args):
         raise AssertionError("the interpreter answered a call")
 
+    # what another process found out would hide how this one does it; test_plans tests that
+    monkeypatch.setattr(importlib.import_module("elemc.plans"), "held", lambda place: None)
     module = importlib.import_module("elemc.function")
     monkeypatch.setattr(module, "interpret", refuse)

@@ -10,10 +10,10 @@ PACKAGE = Path(__file__).parent.parent / "elemc"
 # A module imports only modules that stand before it.  A module whose table outgrew one file is
 # split into `NAME_PART.py`, which shares the place of NAME; so shares `ops_math` that of `ops`.
 ORDER = """
-    errors cnames dtypes templating mathlib ops accumulators node graph indexing formula array
+    errors cache cnames dtypes templating mathlib ops accumulators node graph indexing formula array
     constructors linear protocol maps composites close interp simplify values coalesce reads lower specialize order nest work
-    expressions statements scope leaves folding schedule emit cache toolchain threads build banner compiler arguments runtime binding modes
-    portable machine counts vectorization profile dump fastcall function tracing evaluate rules gradient grads custom user settings parse targets stream demo cli
+    expressions statements scope leaves folding schedule emit toolchain threads build banner compiler arguments runtime binding modes
+    portable machine counts vectorization profile dump plans fastcall function tracing evaluate rules gradient grads custom user settings parse targets stream demo cli
     __init__ __main__
 """.split()
 

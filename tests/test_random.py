@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import elemc as ec
-from elemc import compiler
+from elemc import binding, compiler, runtime
 from elemc.emit import Source
 from elemc.interp import interpret
 
@@ -80,6 +80,16 @@ def explained(number, case):
     except Exception as error:
         raise AssertionError(f"{error}\n\n{case.code()}\n\nThe smallest like it:\n"
                              f"{smallest(number, case.code(), type(error))}") from error
+
+
+@pytest.fixture(autouse=True)
+def other_kernels(number, monkeypatch):
+    """Give some of these small arrays the kernels of large ones, and of long rows."""
+    if number % 3 == 0:
+        monkeypatch.setattr(binding, "SHORT", 0)
+    if number % 2 == 1:
+        monkeypatch.setattr(runtime, "large_bytes", lambda: 0)
+        monkeypatch.setattr(runtime, "outgrows_caches", lambda lines, sizes: bool(lines))
 
 
 def test_together(number):

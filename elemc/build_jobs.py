@@ -1,0 +1,126 @@
+"""Kernels, and what is missing in the cache: compiled, and stored there."""
+
+from __future__ import annotations
+
+import errno
+import shlex
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import cache
+from .errors import CompileError
+from .toolchain import Toolchain, run
+
+FULL = ("No space left on device", "Disk quota exceeded")
+MOST_WORDS = 6000  # characters of the compiler's words in an error
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled kernel, loaded.
+
+    Attributes
+    ----------
+    address : int
+        Of its entry, which has the type `build.ENTRY_C`.
+    entry : str
+        Name of the entry.
+    path : Path
+        The library on disk; it may be gone by now.
+    source : str
+        Its C.
+    cached : bool
+        Whether it was compiled before this process asked.
+    seconds : float
+        How long it took to compile or fetch, and to load.
+    function : cffi function pointer
+        The entry, callable.
+    library : object
+        What keeps it loaded.
+    """
+
+    address: int
+    entry: str
+    path: Path
+    source: str = field(repr=False)
+    cached: bool
+    seconds: float
+    function: Any = field(repr=False, compare=False)
+    library: Any = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One library to be compiled."""
+
+    toolchain: Toolchain
+    name: str
+    source: str
+    flags: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    depends: str = ""  # what else the library depends on
+
+    @property
+    def key(self) -> str:
+        """Of its place in the cache: a hash of all that the library depends on."""
+        options = (str(len(self.flags)), *self.flags, *self.links)
+        return cache.key_of(self.toolchain.identity, self.depends, self.source, *options)
+
+    def command(self, source: str) -> tuple[str, ...]:
+        """How the compiler is called to make it of this file."""
+        tool = self.toolchain
+        return (*tool.command, *tool.flags, *self.flags, *tool.shared,
+                "-o", cache.LIBRARY, source, *self.links)  # fmt: skip
+
+
+def obtain(job: Job) -> tuple[Path, bool]:
+    """The library of `job`, and whether it was compiled before."""
+    key = job.key
+    path = cache.fetch(key)
+    if path is not None:
+        return path, True
+    return cache.store(key, lambda work: _compile(job, work)), False
+
+
+def _compile(job: Job, work: Path) -> dict[str, object]:
+    """Write source and library of `job` into `work`; returns what meta.json says of them."""
+    (work / cache.SOURCE).write_text(job.source, encoding="utf-8")
+    start = time.perf_counter()
+    run_in(job, job.command(cache.SOURCE), work)
+    return {
+        "name": job.name,
+        "command": list(job.command(cache.SOURCE)),
+        "compiler": job.toolchain.version,
+        "seconds": round(time.perf_counter() - start, 3),
+        "elemc": str(getattr(sys.modules["elemc"], "__version__", "unknown")),
+    }
+
+
+def run_in(job: Job, command: tuple[str, ...], work: Path) -> str:
+    """Run the compiler in `work`, where it finds kernel.c, with a scratch directory of its own.
+
+    Returns what it says of a source that it compiled.
+    """
+    scratch = work / "scratch"
+    scratch.mkdir()
+    try:
+        done = run(command, work, scratch)
+    except OSError as error:
+        raise CompileError(f"{command[0]} cannot be started: {error}") from None
+    finally:
+        cache.remove(scratch)
+    if done.returncode == 0:
+        return done.stderr
+    words = done.stderr.strip()
+    if any(say in words for say in FULL):
+        raise OSError(errno.ENOSPC, words, str(work))
+    if len(words) > MOST_WORDS:
+        words = f"{words[:MOST_WORDS]}\n... and {len(words) - MOST_WORDS} characters more"
+    kept = cache.keep_failed(job.key, job.source)
+    end = f"exit status {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"
+    again = shlex.join(str(kept) if word == cache.SOURCE else word for word in command)
+    raise CompileError(f"the C compiler failed on {job.name} ({end})\ncommand: {again}\n{words}\n"
+                       f"source: {kept}")
