@@ -71,9 +71,9 @@ int kernel_two_modes(int64_t phase, int64_t begin, int64_t end, char *const *p, 
           INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
             sum0[l] = sum0[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
         }
-        push_sum_f64(sum0_tree, sum0_count, sum0, w0);
+        if (n1 > ROWS) push_sum_f64(sum0_tree, sum0_count, sum0, w0);
       }
-      pull_sum_f64(sum0_tree, sum0_count, sum0, w0);
+      if (n1 > ROWS || !n1) pull_sum_f64(sum0_tree, sum0_count, sum0, w0);
       INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
         AT(double, z1_p, i0 * z1_s0) = sum0[l] * AT(const double, y_p, i0 * y_s0);
     }
