@@ -33,12 +33,13 @@ enum {
   PLACES = 192,      /* extents, sizes, pointers, strides or buffers of one kernel */
   ENTRIES = 64,      /* of one function; the one not used for longest is dropped */
   RELEASE = 10000,   /* nanoseconds of work from which on the GIL is released */
-  LOCAL_BYTES = 4096, /* of buffers that live on the stack */
-  LARGE_BYTES = 1 << 20, /* of outputs whose memory is kept for the next */
-  WEIGHT = 16,           /* units of work in a nanosecond */
+  SMALL = 20000,     /* nanoseconds of work for which one thread is enough */
+  WEIGHT = 16,       /* units of work in a nanosecond */
   MOST_THREADS = 256,
-  SHORT = 15,       /* elements of a row that are too few for vectors */
-  LINE_BYTES = 1024 /* of a line that is worth going past the caches */
+  LOCAL_BYTES = 4096,    /* of buffers that live on the stack */
+  LARGE_BYTES = 1 << 20, /* of outputs whose memory is kept for the next */
+  LINE_BYTES = 1024,     /* of a line that is worth going past the caches */
+  SHORT = 15             /* elements of a row that are too few for vectors */
 };
 
 typedef int (*Kernel)(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
@@ -591,8 +592,9 @@ static int phases(const Call *c, const Entry *e, int threads, int64_t buffers) {
   PyThreadState *state = all > RELEASE ? PyEval_SaveThread() : NULL;
   int status = 0;
   for (int64_t k = 0; k < c->phases; k++)
-    status |= elemc_run(e->kernel, k, c->length[k], c->work[k], threads, c->p, c->s, c->n, c->w,
-                        buffers);
+    status |= threads == 1 ? e->kernel(k, 0, c->length[k], c->p, c->s, c->n, NULL, c->w)
+                           : elemc_run(e->kernel, k, c->length[k], c->work[k], threads, c->p, c->s,
+                                       c->n, c->w, buffers);
   if (state != NULL) PyEval_RestoreThread(state);
   return status;
 }
@@ -647,7 +649,8 @@ static int run(Callable *self, const Entry *e, Call *c, const int64_t *code, PyO
   done = outputs(self, e, c, &code, results, scalars);
   if (done == 1) {
     bind(c, e, &code);
-    int threads = elemc_threads(estimate(c, &code));
+    double most = estimate(c, &code);
+    int threads = most < SMALL ? 1 : elemc_threads(most);
     if (buffers(c, code, threads, local, &heap) == 0) {
       status = phases(c, e, threads, *code);
       if (heap != NULL) elemc_give(heap);
