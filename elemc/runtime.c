@@ -232,6 +232,7 @@ typedef struct {
 
 enum {
   MOST_THREADS = 256,
+  STACK = 16 << 20, /* bytes of a worker, for the trees of strips */
   GRAIN = 15000,   /* nanoseconds of work that are worth a piece */
   LOOKING = 100000 /* nanoseconds for which a worker looks for work before it sleeps */
 };
@@ -316,11 +317,15 @@ static void start_workers(int count) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the threads of Python */
+  pthread_attr_t room;
+  pthread_attr_init(&room);
+  pthread_attr_setstacksize(&room, STACK);
   for (; pool.workers < count; pool.workers++) {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, worker, (void *)(uintptr_t)pool.number) != 0) break;
+    if (pthread_create(&thread, &room, worker, (void *)(uintptr_t)pool.number) != 0) break;
     pthread_detach(thread);
   }
+  pthread_attr_destroy(&room);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
