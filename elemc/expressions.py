@@ -252,7 +252,8 @@ def _entered(kernel: Kernel) -> list[str]:
     def visit(body: Sequence[Statement]) -> None:
         for item in body:
             if isinstance(item, (Loop, LaneLoop, Blocks)):
-                found.setdefault(item.axis)
+                chunks = kernel.chunks.get(item.axis) if isinstance(item, Loop) else None
+                found.setdefault(chunks.axis if chunks else item.axis)
             for inner in bodies(item):
                 visit(inner)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -50,9 +51,8 @@ class Folding(Leaves):
     def plan(self, value: Value, over: Collection[str], shared: bool) -> None:
         """Give a value a buffer over these axes."""
         axes = tuple(a for a in self.kernel.axes if a in over)
-        name = self.name("buffer")
-        self.kernel.buffers.append(Buffer(name, value.dtype, axes, shared))
-        self.planned[value] = Element(value.axes, value.dtype, name, axes)
+        self.planned[value] = replace(self.buffer("buffer", value.dtype, axes, shared),
+                                      axes=value.axes)
 
     def lanes(self, segment: Segment, merged: Sequence[Root], axis: str, scope: Scope) -> None:
         """A row: the folds in `merged` in lanes, the others and the stores element by element."""
@@ -98,15 +98,16 @@ class Folding(Leaves):
         What comes after may go on in the scope that it gives.
         """
         assert segment.axis is not None
-        axis, chunk = segment.axis, f"{segment.axis}:"
+        axis = segment.axis
         folds = [r for r in segment.roots if axis in r.over]
         last = all(next_axis(r, (axis,)) is None for r in segment.roots)
         exact = all(r.fold.program.exact for r in folds)
         unit = (16 * BLOCK if exact else BLOCK) if last else ROWS
+        chunk = f"{axis}:{unit}"
         self.kernel.chunks[chunk] = Chunks(axis, unit)
         scope = self.phase(chunk)
         scope.hoist([v for r in segment.roots for v in r.inputs()], frozenset(), None)
-        loop = Loop(axis, "chunks", [])
+        loop = Loop(chunk, "chunks", [])
         scope.body.append(loop)
         if last:
             self.lanes(segment, folds, axis, scope.inside(loop.body))
@@ -166,7 +167,8 @@ class Folding(Leaves):
     def row_state(self, root: Root, fold: LaneFold, axis: str) -> Element:
         """The states of a fold by rows of `axis`: a row of them for every chunk."""
         row = root.order[-1]
-        fold.rows = self.parts[root.fold] = self.buffer("parts", fold.dtype, (f"{axis}:", row))
+        axes = (f"{axis}:{ROWS}", row)
+        fold.rows = self.parts[root.fold] = self.buffer("parts", fold.dtype, axes)
         return Element(frozenset({row}), fold.dtype, fold.name, (row,))
 
     def finish(self, root: Root, bound: tuple[str, ...], scope: Scope, strip: str | None) -> None:
@@ -178,11 +180,6 @@ class Folding(Leaves):
             return
         if root.over & set(bound):
             return  # a partial state, for the loop around this one
-        if root.by_rows:
-            [state] = self.states.pop(fold)
-            assert isinstance(state, Element)
-            self.buffered[fold] = state
-            return
         program = fold.program
         states: list[Value] = [*self.states.pop(fold)[:len(program.state)]]
         lane_scope = scope

@@ -18,10 +18,9 @@ from .maps import Instruction, slice_start
 from .ops_base import FAULTS
 from .specialize import Given, Line
 from .values import layout_of
+from .work import UNITS
 
 Phase = Callable[[], int]
-
-UNITS = 16  # of work in a nanosecond
 
 LINE_BYTES = 1024  # of a line that is worth going past the caches; as in callable.c
 

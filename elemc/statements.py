@@ -127,9 +127,9 @@ class Statements(Expressions):
 
     def loop(self, item: Loop, begin: str, end: str) -> dict[str, Any]:
         """A plain loop, a loop over strips, or a loop over one strip."""
-        k = self.digit[item.axis]
         if item.kind == "chunks":
             return self.chunks(item, begin, end)
+        k = self.digit[item.axis]
         if item.kind.endswith("tiles"):
             return self.tiles(item, *((begin, end) if item.kind.startswith("parallel") else
                                       self.bounds(item.axis)))
@@ -158,17 +158,17 @@ class Statements(Expressions):
 
     def chunks(self, item: Loop, begin: str, end: str) -> dict[str, Any]:
         """A loop over chunks of an axis."""
-        k = self.digit[item.axis]
-        name, chunks = next((n, c) for n, c in self.kernel.chunks.items() if c.axis == item.axis)
+        chunks = self.kernel.chunks[item.axis]
+        k = self.digit[chunks.axis]
         length = UNITS.get(chunks.unit, str(chunks.unit))
         self.macros |= {length} & set(UNITS.values())
         view: dict[str, Any] = {
-            "kind": "chunks", "var": self.var(name), "start": begin, "stop": end, "of": f"i{k}",
-            "begin": f"begin{k}", "end": f"end{k}", "length": length,
-            "all": self.extent(item.axis)}
-        self.within[item.axis] = f"begin{k}", f"end{k}"
+            "kind": "chunks", "var": self.var(item.axis), "start": begin, "stop": end,
+            "of": f"i{k}", "begin": f"begin{k}", "end": f"end{k}", "length": length,
+            "all": self.extent(chunks.axis)}
+        self.within[chunks.axis] = f"begin{k}", f"end{k}"
         view["body"] = self.body(item.body)
-        del self.within[item.axis]
+        del self.within[chunks.axis]
         return view
 
     def tiles(self, item: Loop, start: str, stop: str) -> dict[str, Any]:

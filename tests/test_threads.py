@@ -68,6 +68,21 @@ def test_bits_do_not_depend_on_the_number_of_threads(name, shape):
         assert np.array_equal(first, other)
 
 
+def test_a_sum_adds_alike_whatever_else_the_kernel_folds():
+    s, m = ec.vector("v"), ec.matrix("m")
+    v = np.random.default_rng(0).standard_normal(300_001)
+    alone = ec.function([s], s.mean())(v)
+    both = ec.function([s], [s.mean(), (s - s.mean()).max()])
+    assert both(v)[0] == alone
+    x = v[:-1].reshape(3000, 100)
+    rows = x / x.sum(axis=1, keepdims=True)
+    columns = m / m.sum(axis=1, keepdims=True)
+    alone = ec.function([m], columns.sum(axis=0))(x)
+    for more in (m[::-1].max(), (m + m.max()).sum()):
+        assert np.array_equal(ec.function([m], [columns.sum(axis=0), more])(x)[0], alone)
+    assert np.allclose(alone, rows.sum(axis=0))
+
+
 def test_calls_from_many_threads_at_once():
     s = ec.vector("x")
     f = ec.function([s], [ec.exp(s), ec.sum(s)])
