@@ -126,9 +126,10 @@ class _Emitter(Statements):
         texts += [env.get_template("tree.c.j2").render(helper=h, **t)
                   for h, t in self.trees.items()]
         macros = [MACROS[m] for m in MACROS if m in self.macros]
-        constants = {"LANES": self.lanes, "STRIP": self.strip or STRIP_BYTES // 8, "BLOCK": BLOCK,
-                     "ROWS": ROWS, "TREE": TREE, "TILE": TILE, "LINE": self.line_length}
-        used = [f"{k} = {v}" for k, v in constants.items() if k in self.macros]
+        constants = {"STRIP": self.strip or STRIP_BYTES // 8, "BLOCK": BLOCK, "ROWS": ROWS,
+                     "TREE": TREE, "TILE": TILE, "LINE": self.line_length}
+        used = [f"{k} = {v}" for k, v in sorted(self.lanes.items())]
+        used += [f"{k} = {v}" for k, v in constants.items() if k in self.macros]
         used += [f"PAD = {PAD}"] if "TILE" in self.macros else []
         if used:
             macros.append(f"enum {{ {', '.join(used)} }};")

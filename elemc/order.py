@@ -100,9 +100,6 @@ def roots(spec: Specialized) -> list[Root]:
 
 def _short_axes(spec: Specialized) -> frozenset[str]:
     """The axes that are too short for vectors of what calls functions of the math library."""
-    targets = [v for s in spec.stores for v in (s.value, s.mask) if v is not None]
-    if not any(isinstance(v, Op) and v.op.cost >= HEAVY for v in walk(targets)):
-        return frozenset()
     return frozenset(a for a, extents in spec.axes.items() if spec.short.issuperset(extents)
                      and len(extents) == 1)
 

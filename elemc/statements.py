@@ -50,7 +50,8 @@ class Statements(Expressions):
         super().__init__(kernel)
         self.trees: dict[str, dict[str, str]] = {}
         self.checks = False
-        self.lanes = self.strip = 0
+        self.lanes: dict[str, int] = {}  # of the loops in lanes
+        self.strip = 0
         self.line: dict[int, str] = {}  # what stands for elements of outputs in a block
         self.line_length = LINE_BYTES
         self.wide = any(_cost(s.body) >= HEAVY for phase in kernel.phases
@@ -252,8 +253,10 @@ class Statements(Expressions):
         k = self.digit[item.axis]
         tree = any(f.tree for f in item.folds) and item.axis not in self.within
         widest = max(f.dtype.itemsize for f in item.folds)
-        self.lanes = max(self.lanes, LANES, LANE_BYTES // widest)
-        self.macros |= {"LANES", "UNROLL"} | ({"BLOCK"} if tree else set())
+        count = max(LANES, LANE_BYTES // widest)  # no other fold of the kernel has a say
+        lanes = "LANES" if count == LANES else f"LANES_{count}"
+        self.lanes[lanes] = count
+        self.macros |= {"UNROLL"} | ({"BLOCK"} if tree else set())
         start, stop = self.bounds(item.axis)
         name = item.folds[0].name
         stores = any(isinstance(s, Write) or isinstance(s, Assign) and bool(
@@ -261,7 +264,7 @@ class Statements(Expressions):
         if stores:  # gcc gives up comparing the addresses of many operands with theirs
             self.macros.add("INDEPENDENT")
         view: dict[str, Any] = {
-                "kind": "lanes", "independent": stores, "tree": tree,
+                "kind": "lanes", "lanes": lanes, "independent": stores, "tree": tree,
                 "var": f"i{k}", "start": start, "stop": stop,
                 "row": f"{name}_i", "base": f"b{k}", "end": f"e{k}", "count": f"b{k} / BLOCK",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],

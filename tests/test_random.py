@@ -122,7 +122,7 @@ def load_together(pairs):
             body = source.text[source.text.index("*/") + 2:]
             # the same names mean different things in different kernels
             names = re.findall(r"^(?:static (?:inline )?|int )[\w *]*?(\w+)\(", body, re.M)
-            names += [n for line in re.findall(r"^enum {(.*)}", body, re.M) for n in re.findall(r"[A-Z]+", line)]
+            names += [n for line in re.findall(r"^enum {(.*)}", body, re.M) for n in re.findall(r"(\w+) =", line)]
             end = f"_{number}_{place}"
             body = re.sub(rf"\b({'|'.join(set(names))})\b", rf"\1{end}", body)
             # kernels of complex numbers are compiled with flags of their own

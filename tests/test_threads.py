@@ -74,6 +74,9 @@ def test_a_sum_adds_alike_whatever_else_the_kernel_folds():
     alone = ec.function([s], s.mean())(v)
     both = ec.function([s], [s.mean(), (s - s.mean()).max()])
     assert both(v)[0] == alone
+    flags = ec.array("flags", ndim=1, dtype="bool")
+    both = ec.function([s, flags], [s.mean(), flags.any()])
+    assert both(v, v[:1000] > 3)[0] == alone
     x = v[:-1].reshape(3000, 100)
     rows = x / x.sum(axis=1, keepdims=True)
     columns = m / m.sum(axis=1, keepdims=True)
