@@ -12,7 +12,9 @@ import numpy as np
 from . import runtime
 from .arguments import known, overlap, places_of, same
 from .compiler import Closed
-from .specialize import SHORT, Signature, line_extents
+from .specialize import Signature, bounds_of_rows, line_extents
+
+FEW = 512  # elements of arrays that do not ask for a kernel of their own; as in callable.c
 
 
 def signature_of(closed: Closed, sizes: Sequence[int], ins: Sequence[np.ndarray],
@@ -24,8 +26,10 @@ def signature_of(closed: Closed, sizes: Sequence[int], ins: Sequence[np.ndarray]
         tuple(None if o is None or r == "null" else runtime.given(o)
               for o, r in zip(outs, reqs, strict=True)),
         tuple(reqs), None if mask is None else runtime.given(mask),
-        () if mask is None else tuple(n == 1 for n in mask.shape),
-        short=frozenset(e for e, n in enumerate(sizes) if closed.heavy and 1 < n <= SHORT))
+        () if mask is None else tuple(n == 1 for n in mask.shape))
+    if max((a.size for a in ins), default=0) >= FEW:
+        rows = bounds_of_rows(closed.specialized(signature), sizes)
+        signature = replace(signature, bounds=frozenset((e, *b) for e, b in rows.items()))
     outputs = sum(known(o).itemsize * math.prod(sizes[e] for e in closed.extents.of[o])
                   for o in closed.graph.outputs)
     if outputs >= runtime.large_bytes() and runtime.outgrows_caches(
@@ -73,5 +77,5 @@ def run(function: Any, closed: Closed, arrays: Sequence[np.ndarray], sizes: Sequ
     for o, copy in copies:
         o[...] = copy
     if mask is None and not copies and set(reqs) == {"write"}:
-        function._register(closed, compiled, arrays, sizes, outs)
+        function._register(closed, compiled, signature, arrays, sizes, outs)
     return results

@@ -39,7 +39,7 @@ enum {
   LOCAL_BYTES = 4096,    /* of buffers that live on the stack */
   LARGE_BYTES = 1 << 20, /* of outputs whose memory is kept for the next */
   LINE_BYTES = 1024,     /* of a line that is worth going past the caches */
-  SHORT = 15             /* elements of a row that are too few for vectors */
+  FEW = 512              /* elements of arrays that do not ask for a kernel of their own */
 };
 
 typedef int (*Kernel)(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
@@ -248,13 +248,21 @@ static int collect(const Callable *self, PyObject *const *args, PyObject *out, C
 
 enum { ONE, DIM, SLICE, PICK, ONLY, JOIN, FIT }; /* as in fastcall.py */
 
-enum { INSTRUCTION = 6 }; /* words: kind, four arguments, what must hold of the extent */
+enum { INSTRUCTION = 7 }; /* words: kind, four arguments, the least and most of the extent */
 
-/* As in fastcall.py. */
-static int fits(int64_t extent, int64_t what) {
-  int is_short = extent > 1 && extent <= SHORT;
-  return what == 0 ? extent != 1 : what == 1 ? extent == 1 : what == 2 ? is_short
-                                                                     : extent != 1 && !is_short;
+/* An extent that is not always 1 never is. */
+static int fits(int64_t extent, int64_t least, int64_t most) {
+  return least <= extent && extent <= most && (extent == 1) == (most == 1);
+}
+
+/* Whether all arrays are too small to ask for kernels for the lengths of their rows. */
+static int few_elements(const Call *c, int ninputs) {
+  for (int j = 0; j < ninputs; j++) {
+    int64_t size = 1;
+    for (int d = 0; d < c->operand[j].ndim; d++) size *= c->operand[j].shape[d];
+    if (size >= FEW) return 0;
+  }
+  return 1;
 }
 
 static Py_ssize_t start_of(const int64_t *step, const int64_t *extent, Py_ssize_t *length) {
@@ -287,7 +295,7 @@ static int outgrows_caches(const Call *c, const int64_t **code) {
 
 /* Run the extent program, as maps.run_extents: 1 if it is this entry's call, 0 if sizes do not fit
  * together or are 1 in other places.  Then *code stands behind the program. */
-static int match(const Entry *e, Call *c, const int64_t **code) {
+static int match(const Entry *e, Call *c, int ninputs, const int64_t **code) {
   const int64_t *step = e->code + 1;
   for (int64_t k = 0; k < e->code[0]; k++, step += INSTRUCTION) {
     int64_t value = 1, a, b;
@@ -312,11 +320,12 @@ static int match(const Entry *e, Call *c, const int64_t **code) {
         value = step[0] == JOIN && b == 1 ? a : b;
         if (a != value && a != 1) return 0;
     }
-    if (!fits(value, step[5])) return 0;
+    if (!fits(value, step[5], step[6])) return 0;
     c->extent[k] = value;
   }
-  *code = step;
-  return outgrows_caches(c, code) == *step;
+  *code = step + 1;
+  if (*step && !few_elements(c, ninputs)) return 0;
+  return outgrows_caches(c, code) == step[1];
 }
 
 /* The entry for a call, moved to the front, or NULL. */
@@ -328,7 +337,7 @@ static Entry *find(Callable *self, Call *c, const int64_t **code) {
     uint64_t word;
     for (int j = 0; j < PyTuple_GET_SIZE(e->captured); j++)
       look_at((PyArrayObject *)PyTuple_GET_ITEM(e->captured, j), &c->operand[self->nin + j], &word);
-    if (!match(e, c, code)) continue;
+    if (!match(e, c, self->nin + (int)PyTuple_GET_SIZE(e->captured), code)) continue;
     if (k > 0) {
       memmove(self->entry + 1, self->entry, (size_t)k * sizeof *self->entry);
       self->entry[0] = e;

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from .layout import Operand
 from .values import (
     ZERO,
     Access,
     At,
     Fold,
     Load,
-    Operand,
     Position,
     Specialized,
     Value,

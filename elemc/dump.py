@@ -29,10 +29,10 @@ from .graph import (
     Size,
 )
 from .graph_gradients import Custom, Exactly, Result, Scatter, SumTo
+from .layout import Layout
 from .maps import Instruction
 from .nest_print import print_kernel
 from .specialize import Given, Signature
-from .values import Layout
 
 STAGES = ("graph", "nest", "c", "asm", "vectorization")
 MANY = 1000  # stands for the size of an axis that is not known

@@ -12,7 +12,6 @@ import numpy as np
 from . import ops
 from .dtypes import ctype
 from .nest import (
-    BLOCK,
     PAD,
     ROWS,
     TILE,
@@ -22,6 +21,7 @@ from .nest import (
 )
 from .statements import STRIP_BYTES, Statements
 from .templating import environment
+from .values import BLOCK
 from .work import work_of
 
 
@@ -100,9 +100,10 @@ class _Emitter(Statements):
             pointers, tuple(self.sizes), tuple(buffers), tuple(map(self.part, self.kernel.phases)))
         memory = [{"name": b.name, "type": ctype(b.dtype).value} for b in self.kernel.buffers]
         text = environment().get_template("kernel.c.j2").render(
-            banner=[*banner, "", *self.operand_lines(views)], entry=ENTRY % entry, phases=phases,
+            banner=[*banner, "", *self.operand_lines()], entry=ENTRY % entry, phases=phases,
             pointers=views,
-            extents=[(name, f"n[{k}]") for k, name in enumerate(self.sizes.values())],
+            extents=[(name, self.length(what) or f"n[{k}]")
+                     for k, (what, name) in enumerate(self.sizes.items())],
             buffers=memory, checks=self.checks, **self.prologue(repr((phases, views, memory))))
         return Source(text, entry, bindings)
 
@@ -140,14 +141,15 @@ class _Emitter(Statements):
         types = [text for name, text in TYPES.items() if name in words]
         return {"types": types, "macros": macros, "externs": externs, "helpers": texts}
 
-    def operand_lines(self, views: Sequence[dict[str, Any]]) -> list[str]:
+    def operand_lines(self) -> list[str]:
         """For every way of reading an operand: which, its dtype, and along which axes."""
         lines = []
-        for use, view in zip(self.uses.values(), views, strict=True):
+        for use in self.uses.values():
             operand = self.kernel.operands[use.operand]
             axes = sorted(frozenset[str]().union(*(at.axes for at in use.access)),
                           key=self.digit.__getitem__)
-            unit = any(not text.startswith("s[") for _, text in view["strides"])
+            last = operand.layout.perm[-1:] if operand.layout.unit else ()
+            unit = any(use.access[dim].terms for dim in last)
             how = ", contiguous" if unit else ", strided" if axes else ""
             storage = "" if operand.storage == "native" else f", {operand.storage}"
             at = ", ".join(f"i{self.digit[a]}" for a in axes)
@@ -159,7 +161,7 @@ class _Emitter(Statements):
         bound, views = [], []
         number = 0
         for use in self.uses.values():
-            layout = self.kernel.operands[use.operand].layout
+            operand = self.kernel.operands[use.operand]
             starts = tuple(
                 (d, c, e) for d, at in enumerate(use.access) if at.divisor == 1
                 for c, e in ((at.const, None), *at.starts) if c)
@@ -168,10 +170,10 @@ class _Emitter(Statements):
                 terms = ((key, 1),) if isinstance(key, int) else tuple(
                     (d, c) for d, at in enumerate(use.access) if at.divisor == 1
                     for a, c in at.terms if a == key)
-                unit = layout.unit and len(terms) == 1 and terms[0][0] == layout.perm[-1]
-                if unit:
-                    itemsize = self.kernel.operands[use.operand].dtype.itemsize
-                    lines.append((name, str(terms[0][1] * itemsize)))
+                known = [operand.stride(dim) for dim, _ in terms]
+                if None not in known:
+                    lines.append((name, str(sum(
+                        c * (s or 0) for s, (_, c) in zip(known, terms, strict=True)))))
                 else:
                     lines.append((name, f"s[{number}]"))
                     strides.append(terms)

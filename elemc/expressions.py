@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from . import ops
 from .dtypes import ctype, literal
+from .layout import Operand
 from .nest import (
     Blocks,
     Element,
@@ -30,7 +32,6 @@ from .values import (
     Literal,
     Load,
     Op,
-    Operand,
     Position,
     Value,
 )
@@ -81,6 +82,12 @@ class Expressions:
             chunks = self.kernel.chunks[axis]
             return "chunks", (chunks.unit, self.kernel.axes[chunks.axis])
         return "product", self.kernel.axes[axis]
+
+    def length(self, what: tuple[str, Any]) -> str | None:
+        """The number that an entry of `n` is in all calls of this kernel, if it is known."""
+        kind, extents = what
+        known = kind == "product" and all(e in self.kernel.exact for e in extents)
+        return str(math.prod(self.kernel.exact[e] for e in extents)) if known else None
 
     def bounds(self, axis: str) -> tuple[str, str]:
         """The C expressions between which a loop over an axis runs."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .compiler import Closed, Compiled
     from .emit import Pointer
     from .maps import Instruction
+    from .specialize import Signature
 
 NAME = "elemc_callable"
 KINDS = ("one", "dim", "slice", "pick", "only", "join", "fit")  # as in callable.c
@@ -166,8 +167,9 @@ class _Teaching:
         ranges = [k for closed in self._closed.values() for k, _ in closed.giving_way]
         return -1 if place in ranges else int(node.dtype.num)
 
-    def _register(self: Any, closed: Closed, compiled: Compiled, arrays: Sequence[np.ndarray],
-                  sizes: Sequence[int], outs: Sequence[np.ndarray | None]) -> None:
+    def _register(self: Any, closed: Closed, compiled: Compiled, signature: Signature,
+                  arrays: Sequence[np.ndarray], sizes: Sequence[int],
+                  outs: Sequence[np.ndarray | None]) -> None:
         """Add an entry for calls like this one, which wrote all of `outs` with `compiled`."""
         ins = tuple(arrays)
         given = tuple(o for o in outs if o is not None)
@@ -175,12 +177,12 @@ class _Teaching:
             return
         if not fits(closed, compiled):
             return
-        code = np.array(stream(closed, compiled, sizes), np.int64).tobytes()
+        code = np.array(stream(closed, compiled, signature, sizes), np.int64).tobytes()
         self._add(ins, given or None, compiled.kernel.address, code,
                   tuple(c.array.data for c in closed.graph.captured),
                   tuple(o.dtype for o in closed.graph.outputs), compiled)
         if self._place is not None and self._compiler == plans.compiler():
-            plan = plans.plan_of(self, closed, compiled, ins, sizes, outs, code)
+            plan = plans.plan_of(self, closed, compiled, signature, ins, code)
             plans.keep(self._place, (self._wanted, self._outputs), self._key(ins, given or None),
                        plan)
 
@@ -201,21 +203,25 @@ def fits(closed: Closed, compiled: Compiled) -> bool:
     return bool(len(compiled.spec.operands) <= module.OPERANDS and most <= module.PLACES)
 
 
-def stream(closed: Closed, compiled: Compiled, sizes: Sequence[int]) -> list[int]:
-    """How calls like one with extents `sizes` bind their arrays to this kernel.
+def stream(closed: Closed, compiled: Compiled, signature: Signature,
+           sizes: Sequence[int]) -> list[int]:
+    """How calls like one with this signature and extents `sizes` bind their arrays.
 
-    In order: the extent program, whether outputs outgrow the caches, their lines, the folds that
+    In order: the extent program, with bounds, whether it is for few elements alone, whether
+    outputs outgrow the caches, their lines, the folds that
     must not be empty, the outputs, the sizes, the pointers with their strides, the phases with
     their work, the buffers.  Lists start with their length.
     """
-    from .specialize import line_extents
+    from .specialize import bounds_of_rows, line_extents
 
     bind, program = compiled.bindings, closed.extents.program
+    bounds = {e: (low, high) for e, low, high in signature.bounds}
     words = [len(program)]
     for place, step in enumerate(program):
-        words += [*_instruction(step), _class(sizes[place], closed.heavy)]
+        words += [*_instruction(step), *_bounds(sizes[place], bounds.get(place))]
+    few = not bounds and bool(bounds_of_rows(compiled.spec, sizes))
     lines = line_extents(compiled.spec)
-    words += [int(compiled.spec.large), len(lines)]
+    words += [int(few), int(compiled.spec.large), len(lines)]
     for itemsize, line, every in lines:
         words += [itemsize, len(line), *line, len(every), *every]
     words += [len(closed.never_empty)]
@@ -258,15 +264,9 @@ def _instruction(step: Instruction) -> list[int]:
     return [KINDS.index(kind), *args, *[0] * (4 - len(args))]
 
 
-def _class(size: int, minds: bool) -> int:
-    """What must hold of an extent: 0, it is not 1; 1, it is; 2, it is short, though not 1; 3, not.
-
-    As in callable.c.
-    """
-    from .specialize import SHORT
-
-    short = 1 < size <= SHORT
-    return 1 if size == 1 else 0 if not minds else 2 if short else 3
+def _bounds(size: int, known: tuple[int, int] | None) -> tuple[int, int]:
+    """The least and the most that an extent may be; what is not 1 has to stay so."""
+    return known or ((1, 1) if size == 1 else (0, sys.maxsize))
 
 
 def _clip(value: int) -> int:

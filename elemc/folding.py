@@ -9,7 +9,6 @@ import numpy as np
 
 from .leaves import Leaves, target_of
 from .nest import (
-    BLOCK,
     ROWS,
     Assign,
     Blocks,
@@ -27,7 +26,7 @@ from .nest import (
 )
 from .order import Root, Segment, next_axis
 from .scope import Scope
-from .values import Convert, Fold, Scan, Specialized, Value, inline
+from .values import BLOCK, Convert, Fold, Scan, Specialized, Value, inline
 
 
 class Folding(Leaves):
@@ -56,7 +55,8 @@ class Folding(Leaves):
 
     def lanes(self, segment: Segment, merged: Sequence[Root], axis: str, scope: Scope) -> None:
         """A row: the folds in `merged` in lanes, the others and the stores element by element."""
-        folds = [lane_fold(r.fold, self.name(r.fold.program.name)) for r in merged]
+        short = self.spec.between(axis)[1] <= BLOCK  # one block needs no tree
+        folds = [lane_fold(r.fold, self.name(r.fold.program.name), short) for r in merged]
         loop = LaneLoop(axis, folds, [])
         inner = scope.inside(loop.body)
         for root, fold in zip(merged, folds, strict=True):

@@ -317,8 +317,9 @@ class Function:
                           stacklevel=3)
         return False
 
-    def _register(self, closed: Closed, compiled: Compiled, arrays: Sequence[np.ndarray],
-                  sizes: Sequence[int], outs: Sequence[np.ndarray | None]) -> None:
+    def _register(self, closed: Closed, compiled: Compiled, signature: Signature,
+                  arrays: Sequence[np.ndarray], sizes: Sequence[int],
+                  outs: Sequence[np.ndarray | None]) -> None:
         """Hear of a call that any call path can serve; see `fastcall`."""
 
     def specialize(self, closed: Closed, signature: Signature) -> Compiled:

@@ -42,7 +42,8 @@ class Leaves:
 
     def __init__(self, spec: Specialized) -> None:
         self.spec = spec
-        self.kernel = Kernel(spec.operands, dict(spec.axes))
+        exact = {e: low for e, (low, high) in spec.bounds.items() if low == high}
+        self.kernel = Kernel(spec.operands, dict(spec.axes), exact)
         self.states: dict[Fold, list[Named | Element]] = {}
         self.planned: dict[Value, Element] = {}
         self.buffered: dict[Value, Element] = {}  # of the planned ones, those already written

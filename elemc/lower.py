@@ -24,6 +24,7 @@ from .graph import (
     Size,
 )
 from .graph_gradients import Scatter, SumTo
+from .layout import Operand
 from .maps import Extents
 from .ops import OPS
 from .reads import Env, Reads
@@ -38,7 +39,6 @@ from .values import (
     Literal,
     Load,
     Op,
-    Operand,
     Position,
     Value,
     convert,

@@ -27,9 +27,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .values import Access, Fold, Literal, Operand, Value, inline
+from .layout import Operand
+from .values import Access, Fold, Literal, Value, inline
 
-BLOCK = 4096  # elements of a row between two steps of its tree
 ROWS = 64  # rows between two steps of their tree
 TILE = 64  # indices of either side of a tile
 PAD = 8  # elements between its rows, so that they do not meet in the cache
@@ -136,14 +136,15 @@ class LaneFold:
     rows: Element | None = None
 
 
-def lane_fold(fold: Fold, name: str) -> LaneFold:
-    """How the template folds `fold` into variables called `name`."""
+def lane_fold(fold: Fold, name: str, short: bool = False) -> LaneFold:
+    """How the template folds `fold` into variables called `name`; no tree if it is `short`."""
     program = fold.program
     dtype, nothing = program.state[0], frozenset[str]()
     [merge] = inline(program.merge, [Named(nothing, dtype, "a"), Named(nothing, dtype, "b")])
     neutral, identity = (Literal(nothing, dtype, start[0]) for start in (
         program.neutral, program.identity or program.neutral))
-    return LaneFold(name, program.name, dtype, neutral, identity, merge, not program.exact)
+    return LaneFold(name, program.name, dtype, neutral, identity, merge,
+                    not program.exact and not short)
 
 
 @dataclass
@@ -215,10 +216,14 @@ class Chunks:
 
 @dataclass
 class Kernel:
-    """The loop nests of one specialization; `axes` are those of the iteration space."""
+    """The loop nests of one specialization; `axes` are those of the iteration space.
+
+    `exact` has the extents that are the same in all calls.
+    """
 
     operands: tuple[Operand, ...]
     axes: dict[str, tuple[int, ...]]
+    exact: dict[int, int] = field(default_factory=dict)
     phases: list[Phase] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
     chunks: dict[str, Chunks] = field(default_factory=dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from .layout import Operand
 from .maps import Instruction
 from .nest import (
     Assign,
@@ -32,7 +33,6 @@ from .values import (
     Literal,
     Load,
     Op,
-    Operand,
     Position,
     Value,
     walk,

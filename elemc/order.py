@@ -12,7 +12,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from .values import Access, At, Fold, Load, Op, Operand, Scan, Specialized, Store, Value, walk
+from .layout import Operand
+from .values import (
+    SHORT,
+    Access,
+    At,
+    Fold,
+    Load,
+    Op,
+    Scan,
+    Specialized,
+    Store,
+    Value,
+    walk,
+)
 
 HEAVY = 15  # the cost of an element from which on computing hides the traffic
 
@@ -100,8 +113,10 @@ def roots(spec: Specialized) -> list[Root]:
 
 def _short_axes(spec: Specialized) -> frozenset[str]:
     """The axes that are too short for vectors of what calls functions of the math library."""
-    return frozenset(a for a, extents in spec.axes.items() if spec.short.issuperset(extents)
-                     and len(extents) == 1)
+    values = walk(v for s in spec.stores for v in (s.value, s.mask) if v is not None)
+    if not any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values):
+        return frozenset()
+    return frozenset(a for a in spec.axes if spec.between(a)[1] < SHORT)
 
 
 def _turned(order: tuple[str, ...], over: Collection[str],

@@ -40,6 +40,7 @@ from .toolchain import find_toolchain
 
 if TYPE_CHECKING:
     from .compiler import Closed, Compiled
+    from .specialize import Signature
 
 SHELF = 16  # functions
 CALLS = 16  # plans of one function
@@ -145,19 +146,16 @@ def _bound(shelf: str) -> None:
         pass  # another process is at it
 
 
-def plan_of(function: Any, closed: Closed, compiled: Compiled, arrays: Sequence[np.ndarray],
-            sizes: Sequence[int], outs: Sequence[np.ndarray | None], code: bytes) -> Plan | None:
+def plan_of(function: Any, closed: Closed, compiled: Compiled, signature: Signature,
+            arrays: Sequence[np.ndarray], code: bytes) -> Plan | None:
     """The plan of a call that `compiled` served; None if it cannot be kept."""
-    from .binding import signature_of  # whoever has compiled it has these
-    from .cache import checksum_of
+    from .cache import checksum_of  # whoever has compiled it has this
 
     places = [c.array for c in function.graph.captured]
     used = [c.array for c in closed.graph.captured]
     known = checksum_of(compiled.kernel.path)
     if known is None or any(array not in places for array in used):
         return None
-    signature = signature_of(closed, sizes, [*arrays, *(a.data for a in used)], outs,
-                             ("write",) * len(outs))
     return Plan(shapes(arrays), compiled.kernel.path.parent.name, known, compiled.kernel.entry,
                 code, tuple(map(places.index, used)),
                 tuple(str(o.dtype) for o in closed.graph.outputs),

@@ -14,10 +14,10 @@ from .compiler import Compiled
 from .errors import DomainError
 from .formula import formula
 from .graph import Apply, source_of
+from .layout import layout_of
 from .maps import Instruction, slice_start
 from .ops_base import FAULTS
 from .specialize import Given, Line
-from .values import layout_of
 from .work import UNITS
 
 Phase = Callable[[], int]

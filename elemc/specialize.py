@@ -9,15 +9,17 @@ import numpy as np
 
 from .coalesce import merge_axes
 from .graph import Graph
+from .layout import Layout, Operand
 from .lower import Lowering
 from .maps import Extents
 from .reads import Env
 from .values import (
+    BLOCK,
+    LONGEST,
+    SHORT,
     ZERO,
     Fold,
-    Layout,
     Load,
-    Operand,
     Specialized,
     Store,
     Value,
@@ -25,8 +27,8 @@ from .values import (
     walk,
 )
 
-SHORT = 15  # elements of a row that are too few for vectors; as in callable.c
 Line = tuple[int, tuple[int, ...], tuple[int, ...]]
+Bounds = dict[int, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ class Signature:
         For every dimension of the mask, whether it is 1.
     large : bool
         Whether the outputs outgrow the caches.
-    short : frozenset of int
-        The extents that are at most `SHORT`, though not 1, if the function minds.
+    bounds : frozenset of tuples of int
+        Extents, with the least and the most that they may be; see `bounds_of_rows`.
     """
 
     ones: frozenset[int]
@@ -68,15 +70,17 @@ class Signature:
     mask: Given | None = None
     mask_ones: tuple[bool, ...] = ()
     large: bool = False
-    short: frozenset[int] = frozenset()
+    bounds: frozenset[tuple[int, int, int]] = frozenset()
 
 
 def specialize(graph: Graph, extents: Extents, signature: Signature,
                names: Sequence[str], output_names: Sequence[str]) -> Specialized:
     """The specialization of a closed graph for one signature."""
     nodes = (*graph.inputs, *graph.captured)
+    exact = {e: low for e, low, high in signature.bounds if low == high}
     operands = [
-        Operand(name, "in" if i < len(graph.inputs) else "captured", node.ndim, *_fields(given))
+        Operand(name, "in" if i < len(graph.inputs) else "captured", node.ndim, *_fields(given),
+                tuple(exact.get(e) for e in extents.of[node]))
         for i, (name, node, given) in enumerate(zip(names, nodes, signature.inputs, strict=True))]
     lowering = Lowering(graph, extents, signature.ones, operands)
     live = [k for k, mode in enumerate(signature.modes) if mode != "null"]
@@ -91,7 +95,8 @@ def specialize(graph: Graph, extents: Extents, signature: Signature,
         given = signature.outputs[k]
         if given is None:
             given = Given(value.dtype, "native", keep_order(values, env, operands))
-        operands.append(Operand(output_names[k], "out", len(env), *_fields(given)))
+        operands.append(Operand(output_names[k], "out", len(env), *_fields(given),
+                                tuple(exact.get(e) for e in extents.of[graph.outputs[k]])))
         mask = None
         if signature.mask is not None:
             at = tuple(ZERO if one else a or ZERO for one, a in zip(
@@ -103,7 +108,32 @@ def specialize(graph: Graph, extents: Extents, signature: Signature,
     used = _axes_of(stores)
     axes = {name: e for name, e in lowering.axes.items() if name in used}
     return merge_axes(Specialized(tuple(operands), axes, tuple(stores), signature.large,
-                                  signature.short))
+                                  {e: (low, high) for e, low, high in signature.bounds}))
+
+
+def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
+    """What is worth knowing of extents that are now `sizes`: the least and most they may be.
+
+    Rows of at most `SHORT` elements are loops that the compiler unrolls, if it knows how long they
+    are; folds of rows of at most `BLOCK` elements need no tree.
+    """
+    found: Bounds = {}
+    values = walk(roots_of(spec.stores))
+    folded = {a for v in values if isinstance(v, Fold) and v.program.lanes for a in v.over}
+    accesses = [(s.operand, s.access) for s in spec.stores]
+    accesses += [(v.operand, v.access) for v in values if isinstance(v, Load)]
+    for operand, access in accesses if len(spec.axes) > 1 else ():
+        for dim in reversed(spec.operands[operand].layout.perm):
+            axes = [a for a in access[dim].axes if a in spec.axes]
+            long = next(((a, e) for a in axes for e in spec.axes[a] if sizes[e] > SHORT), None)
+            if long is not None:
+                axis, extent = long
+                row = axis in folded and len(spec.axes[axis]) == 1
+                most = BLOCK if row and sizes[extent] <= BLOCK else LONGEST
+                found[extent] = (BLOCK if row and most == LONGEST else SHORT) + 1, most
+                break
+            found.update({e: (sizes[e], sizes[e]) for a in axes for e in spec.axes[a]})
+    return found
 
 
 def lines(spec: Specialized) -> dict[Store, str]:

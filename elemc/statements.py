@@ -13,7 +13,6 @@ from .cnames import stem
 from .dtypes import ctype
 from .expressions import Expressions
 from .nest import (
-    BLOCK,
     ROWS,
     Assign,
     Blocks,
@@ -33,7 +32,7 @@ from .nest import (
     values_of,
 )
 from .order import HEAVY, cost
-from .values import Convert, Op, Value, walk
+from .values import BLOCK, Convert, Op, Value, walk
 
 LANES = 16  # of a fold, at least: gcc keeps so many in registers
 LANE_BYTES = 64  # of the lanes of one fold, at least
@@ -255,8 +254,11 @@ class Statements(Expressions):
         widest = max(f.dtype.itemsize for f in item.folds)
         count = max(LANES, LANE_BYTES // widest)  # no other fold of the kernel has a say
         lanes = "LANES" if count == LANES else f"LANES_{count}"
-        self.lanes[lanes] = count
-        self.macros |= {"UNROLL"} | ({"BLOCK"} if tree else set())
+        length = self.length(self.extent_of(item.axis))
+        full = length is None or int(length) >= count
+        if full:
+            self.lanes[lanes] = count
+            self.macros |= {"UNROLL"} | ({"BLOCK"} if tree else set())
         start, stop = self.bounds(item.axis)
         name = item.folds[0].name
         stores = any(isinstance(s, Write) or isinstance(s, Assign) and bool(
@@ -264,7 +266,7 @@ class Statements(Expressions):
         if stores:  # gcc gives up comparing the addresses of many operands with theirs
             self.macros.add("INDEPENDENT")
         view: dict[str, Any] = {
-                "kind": "lanes", "lanes": lanes, "independent": stores, "tree": tree,
+                "kind": "lanes", "lanes": lanes, "full": full, "independent": stores, "tree": tree,
                 "var": f"i{k}", "start": start, "stop": stop,
                 "row": f"{name}_i", "base": f"b{k}", "end": f"e{k}", "count": f"b{k} / BLOCK",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],

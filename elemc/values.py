@@ -23,66 +23,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from .graph import Apply, Cast, Const, Graph
 from .graph_gradients import Result
+from .layout import Operand
 from .ops import INTEGRAL, OPS
 
 SELECT = OPS["where"]
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How an array lies in memory, up to what kernels care about.
-
-    Attributes
-    ----------
-    perm : tuple of int
-        The dimensions of size other than 1, from the largest stride to the smallest.
-    packed : tuple of bool
-        For neighbours in `perm`: whether they can be walked as one dimension.
-    unit : bool
-        Whether the elements along the last of `perm` are adjacent.
-    """
-
-    perm: tuple[int, ...]
-    packed: tuple[bool, ...]
-    unit: bool
-
-    def joins(self, outer: int, inner: int) -> bool:
-        """Whether dimensions `outer` and `inner` can be walked as one."""
-        pairs = zip(self.perm, self.perm[1:], self.packed, strict=False)
-        return any((a, b) == (outer, inner) and packed for a, b, packed in pairs)
-
-
-def layout_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Layout:
-    """The layout of an array of this shape and these strides (in bytes)."""
-    dims = [d for d, n in enumerate(shape) if n != 1]
-    if 0 in shape:  # nothing is read: any layout will do
-        return Layout(tuple(dims), (True,) * (len(dims) - 1), True)
-    perm = tuple(sorted(dims, key=lambda d: -abs(strides[d])))
-    packed = tuple(strides[a] == strides[b] * shape[b]
-                   for a, b in zip(perm, perm[1:], strict=False))
-    return Layout(perm, packed, not perm or strides[perm[-1]] == itemsize)
-
-
-@dataclass(frozen=True)
-class Operand:
-    """An array argument of a kernel.
-
-    `storage` is "native", "unaligned" or "swapped" (byte order; aligned or not).
-    """
-
-    name: str
-    role: str  # in | captured | mask | out
-    ndim: int
-    dtype: np.dtype
-    storage: str
-    layout: Layout
+SHORT = 16  # elements of a row that are so few that their number is worth knowing
+BLOCK = 4096  # elements of a row between two steps of its tree
+LONGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -290,7 +244,13 @@ class Specialized:
     axes: dict[str, tuple[int, ...]]
     stores: tuple[Store, ...]
     large: bool = False  # whether the outputs outgrow the caches
-    short: frozenset[int] = frozenset()  # extents too short for vectors
+    bounds: dict[int, tuple[int, int]] = field(default_factory=dict)  # of extents
+
+    def between(self, axis: str) -> tuple[int, int]:
+        """The least and the most that the length of an axis may be."""
+        every = [self.bounds.get(e, (0, LONGEST)) for e in self.axes[axis]]
+        return math.prod(low for low, _ in every), min(
+            LONGEST, math.prod(high for _, high in every))
 
 
 def walk(values: Iterable[Value], leaf: Callable[[Value], bool] = lambda v: False) -> list[Value]:
