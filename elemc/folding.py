@@ -68,9 +68,9 @@ class Folding(Leaves):
             self.states[root.fold] = [Named(frozenset(), fold.dtype, fold.name)]
 
     def blocks(self, segment: Segment, merged: Sequence[Root], inner: tuple[str, ...],
-               scope: Scope, strip: str | None) -> None:
+               scope: Scope, strip: str | None, short: bool = False) -> None:
         """An outer folded axis: every turn of the inner loops gives a partial state."""
-        folds = [lane_fold(r.fold, self.name(r.fold.program.name)) for r in merged]
+        folds = [lane_fold(r.fold, self.name(r.fold.program.name), short) for r in merged]
         loop = Blocks(inner[-1], folds, [], strip)
         inside = scope.inside(loop.body)
         direct = strip is not None and all(next_axis(r, inner) == strip for r in merged)
@@ -112,7 +112,7 @@ class Folding(Leaves):
         if last:
             self.lanes(segment, folds, axis, scope.inside(loop.body))
         else:
-            self.blocks(segment, folds, (axis,), scope.inside(loop.body), None)
+            self.blocks(segment, folds, (axis,), scope.inside(loop.body), None, short=True)
         parts = {}
         for root in folds:
             [state] = self.states.pop(root.fold)

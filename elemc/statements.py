@@ -285,29 +285,21 @@ class Statements(Expressions):
         if item.strip is not None:
             for fold in item.folds:
                 self.need_strip(fold.dtype)
-        direct = all(f.part is None for f in item.folds)
-        tree = any(f.tree for f in item.folds)
+        folds = [self.fold(f, item) for f in item.folds]
+        rows, folds = [f for f in folds if f["row"]], [f for f in folds if not f["row"]]
+        tree = any(f["tree"] for f in folds)
+        if tree:
+            self.macros.add("ROWS")
         view: dict[str, Any] = {
                 "kind": "blocks", "var": f"i{k}", "start": start, "stop": stop, "tree": tree,
-                "strip": item.strip is not None, "wide": self.wide, "direct": direct,
-                "base": f"b{k}", "end": f"e{k}",
-                "count": f"{name}_count" if direct else f"i{k}" if start == "0" else (
-                    f"i{k} - {start}"), "top": f"{name}_top",
-                "width": width, "folds": [self.fold(f, item) for f in item.folds],
-                "body": self.body(item.body)}
-        if direct and tree and item.strip:
-            self.macros.add("ROWS")
-        view |= self.joined(view["folds"])
-        view["rows"], view["parts"] = [], None
-        rows, parts = ([f for f in view["folds"] if bool(f["row"]) is by_rows]
-                       for by_rows in (True, False))
-        if rows:
-            some = any(f["tree"] for f in parts)
-            view |= {"rows": rows, "parts": view | self.joined(parts) | {
-                "folds": parts, "tree": some} if parts else None}
-        return view
+                "strip": item.strip is not None, "wide": self.wide,
+                "direct": all(f.part is None for f in item.folds),
+                "base": f"b{k}", "end": f"e{k}", "width": width, "rows": rows, "folds": folds,
+                "count": f"b{k} / ROWS" if item.strip is None else f"{name}_count",
+                "top": f"{name}_top", "body": self.body(item.body)}
+        return view | self.joined(folds, "" if item.strip is None else "[l]")
 
-    def joined(self, folds: Sequence[dict[str, Any]]) -> dict[str, str]:
+    def joined(self, folds: Sequence[dict[str, Any]], at: str = "") -> dict[str, str]:
         """Assignments to all folds at once, as comma expressions."""
         trees = [f for f in folds if f["tree"]]
         return {
@@ -315,10 +307,10 @@ class Statements(Expressions):
                                    if not f["from_zero"]),
             "merge_lanes": ", ".join(f"{f['name']}_lane[l] = {f['merge_lanes']}" for f in folds),
             "merge_top": ", ".join(f"{f['name']} = {f['merge_top']}" for f in trees),
-            "set_exact": ", ".join(
-                f"{f['name']}[l] = {f['neutral']}" for f in folds if not f["tree"]),
-            "set_trees": ", ".join(f"{f['name']}[l] = {f['neutral']}" for f in trees),
-            "set_rest": ", ".join(f"{f['name']}[l] = {f['neutral']}" for f in folds
+            "merge_parts": ", ".join(f"{f['name']}{at} = {f['merge_part']}" for f in folds
+                                     if f["part"]),
+            "set_trees": ", ".join(f"{f['name']}{at} = {f['neutral']}" for f in trees),
+            "set_rest": ", ".join(f"{f['name']}{at} = {f['neutral']}" for f in folds
                                   if f not in trees)}
 
 
