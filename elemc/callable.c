@@ -39,6 +39,7 @@ enum {
   LOCAL_BYTES = 4096,    /* of buffers that live on the stack */
   LARGE_BYTES = 1 << 20, /* of outputs whose memory is kept for the next */
   LINE_BYTES = 1024,     /* of a line that is worth going past the caches */
+  STEP = 4,              /* elements between neighbours, if that is worth knowing */
   FEW = 512              /* elements of arrays that do not ask for a kernel of their own */
 };
 
@@ -105,32 +106,33 @@ static PyObject *name_call, *name_out, *name_where, *name_req;
 
 /* -- 1. looking at the operands ---------------------------------------------------------------- */
 
-/* Bits of a word of the key: dtype 5, rank 4, unaligned 1, swapped 1, unit and packed 8, perm 32 */
-static uint64_t word_of(int type, int ndim, int unaligned, int swapped, uint64_t packed,
+/* Bits of a word of the key: dtype 5, rank 4, unaligned 1, swapped 1, step 4, packed 7, perm 32 */
+static uint64_t word_of(int type, int ndim, int unaligned, int swapped, int step, uint64_t packed,
                         uint64_t perm) {
   return (uint64_t)type | (uint64_t)ndim << 5 | (uint64_t)unaligned << 9 | (uint64_t)swapped << 10 |
-         packed << 11 | perm << 19;
+         (uint64_t)(step + STEP) << 11 | packed << 15 | perm << 22;
 }
 
 static npy_intp magnitude(npy_intp stride) { return stride < 0 ? -stride : stride; }
 
-/* What specialize.layout_of tells of an array that is not C-contiguous. */
-static void layout_of(const Operand *o, uint64_t *packed, uint64_t *perm) {
+/* What layout.layout_of tells of an array that is not C-contiguous. */
+static void layout_of(const Operand *o, int *step, uint64_t *packed, uint64_t *perm) {
   int order[RANK], count = 0;
   for (int d = 0; d < o->ndim; d++) {
-    if (o->shape[d] == 1) continue;
+    if (o->shape[d] == 1 || o->strides[d] == 0) continue;
     int k = count++;
     for (; k > 0 && magnitude(o->strides[order[k - 1]]) < magnitude(o->strides[d]); k--)
       order[k] = order[k - 1];
     order[k] = d;
   }
-  *packed = !count || o->strides[order[count - 1]] == o->itemsize;
-  *perm = 0;
+  npy_intp last = count ? o->strides[order[count - 1]] : o->itemsize;
+  *step = last % o->itemsize == 0 && magnitude(last) <= STEP * o->itemsize ? (int)(last / o->itemsize) : 0;
+  *packed = *perm = 0;
   for (int k = 0; k < count; k++) {
     int d = order[k];
     *perm = *perm << 4 | (uint64_t)(d + 1);
     if (k + 1 < count && o->strides[d] == o->strides[order[k + 1]] * o->shape[order[k + 1]])
-      *packed |= (uint64_t)2 << k;
+      *packed |= (uint64_t)1 << k;
   }
 }
 
@@ -138,6 +140,7 @@ static void layout_of(const Operand *o, uint64_t *packed, uint64_t *perm) {
 static int look_at(PyArrayObject *array, Operand *o, uint64_t *word) {
   PyArray_Descr *dtype = PyArray_DESCR(array);
   uint64_t packed, perm = 0;
+  int step = 1;
   o->data = PyArray_BYTES(array);
   o->shape = PyArray_DIMS(array);
   o->strides = PyArray_STRIDES(array);
@@ -151,12 +154,12 @@ static int look_at(PyArrayObject *array, Operand *o, uint64_t *word) {
         perm = perm << 4 | (uint64_t)(d + 1);
         count++;
       }
-    packed = ((uint64_t)1 << (count ? count : 1)) - 1;
+    packed = ((uint64_t)1 << (count ? count - 1 : 0)) - 1;
   } else {
-    layout_of(o, &packed, &perm);
+    layout_of(o, &step, &packed, &perm);
   }
   *word = word_of(dtype->type_num, o->ndim, !PyArray_ISALIGNED(array),
-                  !PyArray_ISNOTSWAPPED(array), packed, perm);
+                  !PyArray_ISNOTSWAPPED(array), step, packed, perm);
   return 1;
 }
 
@@ -209,7 +212,7 @@ static int look_at_scalar(PyObject *value, int wanted, Operand *o, uint64_t *wor
   o->shape = o->strides = NULL;
   o->ndim = 0;
   o->itemsize = type == NPY_FLOAT ? 4 : 8;
-  *word = word_of(type, 0, 0, 0, 1, 0);
+  *word = word_of(type, 0, 0, 0, 1, 0, 0);
   return 1;
 }
 

@@ -163,11 +163,13 @@ def _in_place(spec: Specialized, kernel: Kernel) -> frozenset[tuple[int, int]]:
     lines = [s for phase in kernel.phases for s in statements(phase.body)]
     reads = [(k, v) for k, s in enumerate(lines) for v in walk(values_of(s)) if isinstance(v, Load)]
     found = set()
+    first: dict[int, tuple[int, Write]] = {}
     for place, line in enumerate(lines):
-        if not isinstance(line, Write):
-            continue
+        if isinstance(line, Write):
+            first.setdefault(line.operand, (place, line))
+    for out, (place, line) in first.items():
         for operand in range(len(spec.operands)):
             at = [(k, load) for k, load in reads if load.operand == operand]
             if all(k <= place and load.access == line.access for k, load in at):
-                found.add((line.operand, operand))
+                found.add((out, operand))
     return frozenset(found)

@@ -99,7 +99,7 @@ def of_contiguous(function: Any, dtypes: Mapping[str, Any]) -> tuple[Closed, Sig
     for number, (node, dtype) in enumerate(zip(closed.graph.inputs, given, strict=True)):
         single = {program[e][2] for e in ones if program[e][:2] == ("dim", number)}
         dims = tuple(d for d in range(node.ndim) if d not in single)
-        layout = Layout(dims, (True,) * (len(dims) - 1), True)
+        layout = Layout(dims, (True,) * (len(dims) - 1), 1)
         operands.append(Given(dtype, "native", layout))
     operands += map(runtime.given, captured)
     return closed, _signature(function, ones, tuple(operands))

@@ -171,9 +171,12 @@ class _Emitter(Statements):
                     (d, c) for d, at in enumerate(use.access) if at.divisor == 1
                     for a, c in at.terms if a == key)
                 known = [operand.stride(dim) for dim, _ in terms]
-                if None not in known:
-                    lines.append((name, str(sum(
-                        c * (s or 0) for s, (_, c) in zip(known, terms, strict=True)))))
+                stride = None if None in known else sum(
+                    c * (s or 0) for s, (_, c) in zip(known, terms, strict=True))
+                if key in self.laned and abs(stride or 0) != operand.dtype.itemsize:
+                    stride = None  # gcc would want to read on behind the last lane, and cannot
+                if stride is not None:
+                    lines.append((name, str(stride)))
                 else:
                     lines.append((name, f"s[{number}]"))
                     strides.append(terms)

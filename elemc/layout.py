@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+STEP = 4  # elements between neighbours that compilers load and rearrange; as in callable.c
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -15,16 +17,23 @@ class Layout:
     Attributes
     ----------
     perm : tuple of int
-        The dimensions of size other than 1, from the largest stride to the smallest.
+        The dimensions along which elements differ, from the largest stride to the smallest: not
+        those of size 1 and of stride 0.
     packed : tuple of bool
         For neighbours in `perm`: whether they can be walked as one dimension.
-    unit : bool
-        Whether the elements along the last of `perm` are adjacent.
+    step : int
+        How many elements lie between neighbours along the last of `perm`, if it is at most `STEP`
+        and so worth knowing, with its sign; else 0.
     """
 
     perm: tuple[int, ...]
     packed: tuple[bool, ...]
-    unit: bool
+    step: int
+
+    @property
+    def unit(self) -> bool:
+        """Whether the elements along the last of `perm` are adjacent."""
+        return self.step == 1
 
     def joins(self, outer: int, inner: int) -> bool:
         """Whether dimensions `outer` and `inner` can be walked as one."""
@@ -36,11 +45,12 @@ def layout_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> La
     """The layout of an array of this shape and these strides (in bytes)."""
     dims = [d for d, n in enumerate(shape) if n != 1]
     if 0 in shape:  # nothing is read: any layout will do
-        return Layout(tuple(dims), (True,) * (len(dims) - 1), True)
-    perm = tuple(sorted(dims, key=lambda d: -abs(strides[d])))
+        return Layout(tuple(dims), (True,) * (len(dims) - 1), 1)
+    perm = tuple(sorted((d for d in dims if strides[d]), key=lambda d: -abs(strides[d])))
     packed = tuple(strides[a] == strides[b] * shape[b]
                    for a, b in zip(perm, perm[1:], strict=False))
-    return Layout(perm, packed, not perm or strides[perm[-1]] == itemsize)
+    step, rest = divmod(strides[perm[-1]], itemsize) if perm else (1, 0)
+    return Layout(perm, packed, step if abs(step) <= STEP and not rest else 0)
 
 
 @dataclass(frozen=True)
@@ -60,9 +70,9 @@ class Operand:
 
     def stride(self, dim: int) -> int | None:
         """The distance in bytes between neighbours along `dim`, if it is known."""
-        if not self.layout.unit:
+        if not self.layout.step:
             return None
-        stride, perm = self.dtype.itemsize, self.layout.perm
+        stride, perm = self.dtype.itemsize * self.layout.step, self.layout.perm
         for place in reversed(range(len(perm))):
             length = self.shape[perm[place]] if self.shape else None
             if perm[place] == dim:

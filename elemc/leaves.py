@@ -34,6 +34,7 @@ from .values import (
     convert,
     initial_state,
     inline,
+    walk,
 )
 
 
@@ -46,7 +47,8 @@ class Leaves:
         self.kernel = Kernel(spec.operands, dict(spec.axes), exact)
         self.states: dict[Fold, list[Named | Element]] = {}
         self.planned: dict[Value, Element] = {}
-        self.buffered: dict[Value, Element] = {}  # of the planned ones, those already written
+        self.kept: dict[Value, Store] = {}  # what waits in an output until its time has come
+        self.buffered: dict[Value, Value] = {}  # of the planned and kept ones, those written
         self.names: dict[str, int] = {}
 
     def name(self, kind: str) -> str:
@@ -97,7 +99,9 @@ class Leaves:
             if isinstance(root.of, Store) or self.states[root.of] not in gone:
                 rest.append(root)
                 gone += [] if isinstance(root.of, Store) else [self.states[root.of]]
-        values = scope.values([v for r in rest for v in r.inputs()])
+        inputs = [v for r in rest for v in r.inputs()]
+        self.keep_some(walk(inputs, lambda v: scope.find(v) is not None), scope)
+        values = scope.values(inputs)
         for root in rest:
             if isinstance(root.of, Store):
                 store = root.of
@@ -106,6 +110,17 @@ class Leaves:
                                         store.mode, mask))
             else:
                 self.update(root, scope, values)
+
+    def keep_some(self, values: Sequence[Value], scope: Scope) -> None:
+        """Write those of `values` that are kept in outputs; later loops read them there."""
+        for value in values:
+            if value in self.kept and value not in self.buffered:
+                store = self.kept[value]
+                made = scope.value(value)
+                scope.known[value] = made if isinstance(made, Named) else scope.let(made)
+                scope.body.append(Write(store.operand, store.access, scope.known[value],
+                                        store.mode, None))
+                self.buffered[value] = Load(value.axes, value.dtype, store.operand, store.access)
 
     def advance(self, scans: Sequence[Root], scope: Scope) -> None:
         """One more element of scans; their values here are known from now on."""

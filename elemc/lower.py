@@ -164,11 +164,11 @@ class Lowering(Reads):
 
     def load(self, operand: int, access: Access, dtype: np.dtype) -> Value:
         """An element of an operand, converted to `dtype`."""
-        axes = frozenset[str]().union(*(at.axes for at in access))
-        stored = self.operands[operand].dtype
-        load = self.make(Load, axes, stored, operand, tuple(at.bare() for at in access),
-                         self.guard(access))
-        return self.convert(load, dtype)
+        given, guard = self.operands[operand], self.guard(access)
+        bare = tuple(at.bare() if dim in given.layout.perm else ZERO
+                     for dim, at in enumerate(access))
+        axes = frozenset[str]().union(*(at.axes for at in bare), guard.axes if guard else ())
+        return self.convert(self.make(Load, axes, given.dtype, operand, bare, guard), dtype)
 
     def guard(self, indices: Iterable[Affine]) -> Value | None:
         """The conjunction of the guards of indices."""

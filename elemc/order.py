@@ -58,6 +58,11 @@ class Root:
         assert isinstance(self.of, Fold)
         return self.of
 
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """The axes as they are entered, whether in strips or not."""
+        return tuple(a for a in self.order if not a.endswith("/"))
+
     def inputs(self) -> list[Value]:
         """The values that the innermost loop computes."""
         if isinstance(self.of, Scan):
@@ -355,12 +360,12 @@ def _fold_order(fold: Fold, spec: Specialized) -> tuple[str, ...]:
 
 def _strip_axis(loads: Sequence[Load], operands: Sequence[Operand], kept: Sequence[str],
                 over: Sequence[str]) -> str | None:
-    """The kept axis that is contiguous where the fold reads most, if any."""
+    """The kept axis along which neighbours are closest where the fold reads most, if any."""
     if not over:
         return None
     for load in loads:
         layout = operands[load.operand].layout
-        if load.axes.isdisjoint(over) or not layout.perm or not layout.unit:
+        if load.axes.isdisjoint(over) or not layout.perm:
             continue
         at = load.access[layout.perm[-1]]
         inner = [axis for axis, step in at.terms if step == 1 and at.divisor == 1]

@@ -91,6 +91,8 @@ class _Scheduler(Folding):
         serial: Scope | None = None
         for k, segment in enumerate(segments):
             self.buffer_late(segment, segments[k + 1:], (), shared=True)
+            if not self.spec.large:  # else memory is what it would wait for
+                self.keep_in_outputs(segment, segments[k + 1:])
             if chunked(segment):
                 serial = self.chunks(segment)
                 continue
@@ -106,6 +108,8 @@ class _Scheduler(Folding):
         kept: list[Value] = []
         for k, segment in enumerate(segments):
             self.buffer_late(segment, segments[k + 1:], bound, shared=False)
+            if any(b.endswith("/") for b in bound):
+                self.keep_in_outputs(segment, segments[k + 1:])
             if segment.axis and not segment.axis.endswith("/"):
                 kept += self.keep_row(segment, segments[k + 1:], (*bound, segment.axis), scope)
             self.segment(segment, bound, scope)
@@ -137,6 +141,24 @@ class _Scheduler(Folding):
                 loop.body.append(Assign(self.planned[value], made[value]))
                 self.buffered[value] = self.planned[value]
         return found
+
+    def keep_in_outputs(self, segment: Segment, later: Sequence[Segment]) -> None:
+        """Let what is dear here, and later stores need again, wait in their outputs."""
+        if any(isinstance(r.of, Scan) for r in segment.roots):
+            return
+        for root in (r for s in later for r in s.roots if isinstance(r.of, Store)):
+            store = root.of
+            assert isinstance(store, Store)
+            operand = self.spec.operands[store.operand]
+            if store.mode != "write" or store.mask or operand.storage != "native":
+                continue
+            axes, again = set(root.loops), walk(root.inputs(), is_fold)
+            below = walk([v for r in segment.roots if r.over and axes == set(r.loops)
+                          for v in r.inputs()], is_fold)
+            found = [v for v in below if v in again and v.axes == axes and v.dtype == operand.dtype
+                     and cost(w for w in walk([v], is_fold) if w.axes == axes) >= HEAVY]
+            if found and store not in self.kept.values():
+                self.kept[found[-1]] = store
 
     def buffer_late(self, segment: Segment, later: Sequence[Segment], bound: tuple[str, ...],
                     shared: bool) -> None:

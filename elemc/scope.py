@@ -32,7 +32,7 @@ LONGEST = 6  # operations in one expression
 class Scope:
     """The values known in a block, and the statements of its body."""
 
-    def __init__(self, fresh: Callable[[str], str], buffered: dict[Value, Element],
+    def __init__(self, fresh: Callable[[str], str], buffered: dict[Value, Value],
                  load_name: Callable[[Load], str], body: list[Statement] | None = None,
                  parent: Scope | None = None) -> None:
         self.fresh, self.buffered, self.load_name = fresh, buffered, load_name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -77,7 +78,7 @@ def specialize(graph: Graph, extents: Extents, signature: Signature,
                names: Sequence[str], output_names: Sequence[str]) -> Specialized:
     """The specialization of a closed graph for one signature."""
     nodes = (*graph.inputs, *graph.captured)
-    exact = {e: low for e, low, high in signature.bounds if low == high}
+    exact = exact_extents(extents, signature)
     operands = [
         Operand(name, "in" if i < len(graph.inputs) else "captured", node.ndim, *_fields(given),
                 tuple(exact.get(e) for e in extents.of[node]))
@@ -108,7 +109,20 @@ def specialize(graph: Graph, extents: Extents, signature: Signature,
     used = _axes_of(stores)
     axes = {name: e for name, e in lowering.axes.items() if name in used}
     return merge_axes(Specialized(tuple(operands), axes, tuple(stores), signature.large,
-                                  {e: (low, high) for e, low, high in signature.bounds}))
+                                  {e: (low, high) for e, low, high in signature.bounds}
+                                  | {e: (n, n) for e, n in exact.items()}))
+
+
+def exact_extents(extents: Extents, signature: Signature) -> dict[int, int]:
+    """The extents that all calls share: those of the signature, and all that equal them."""
+    exact = {e: low for e, low, high in signature.bounds if low == high}
+    equal = [{place, *step[1:]} - signature.ones for place, step in enumerate(extents.program)
+             if step[0] in ("join", "fit")]
+    for group in [*reversed(equal), *equal]:
+        length = next((exact[e] for e in group if e in exact), None)
+        if length is not None:
+            exact |= dict.fromkeys(group, length)
+    return exact
 
 
 def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
@@ -125,14 +139,19 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     for operand, access in accesses if len(spec.axes) > 1 else ():
         for dim in reversed(spec.operands[operand].layout.perm):
             axes = [a for a in access[dim].axes if a in spec.axes]
-            long = next(((a, e) for a in axes for e in spec.axes[a] if sizes[e] > SHORT), None)
-            if long is not None:
-                axis, extent = long
-                row = axis in folded and len(spec.axes[axis]) == 1
-                most = BLOCK if row and sizes[extent] <= BLOCK else LONGEST
-                found[extent] = (BLOCK if row and most == LONGEST else SHORT) + 1, most
-                break
-            found.update({e: (sizes[e], sizes[e]) for a in axes for e in spec.axes[a]})
+            every = [e for a in axes for e in spec.axes[a]]
+            long = [e for e in every if sizes[e] > SHORT]
+            short = {e: (sizes[e], sizes[e]) for e in every if e not in long}
+            if not long:
+                found |= short
+                continue
+            row = len(long) == 1 and folded.issuperset(axes)
+            most = BLOCK // math.prod(n for n, _ in short.values()) if row else 0
+            if sizes[long[0]] <= most:
+                found |= short | {long[0]: (SHORT + 1, most)}
+            else:
+                found[long[0]] = max(SHORT, most) + 1, LONGEST
+            break
     return found
 
 
@@ -177,7 +196,7 @@ def keep_order(values: Iterable[Value], env: Env, operands: Sequence[Operand]) -
                 break
             at = k if agree else at
         order.insert(at, (outer, dim))
-    return Layout(tuple(d for _, d in reversed(order)), (True,) * (len(axes) - 1), True)
+    return Layout(tuple(d for _, d in reversed(order)), (True,) * (len(axes) - 1), 1)
 
 
 def _axes_of(stores: Iterable[Store]) -> set[str]:

@@ -50,6 +50,7 @@ class Statements(Expressions):
         self.trees: dict[str, dict[str, str]] = {}
         self.checks = False
         self.lanes: dict[str, int] = {}  # of the loops in lanes
+        self.laned: set[str] = set()  # their axes
         self.strip = 0
         self.line: dict[int, str] = {}  # what stands for elements of outputs in a block
         self.line_length = LINE_BYTES
@@ -257,6 +258,7 @@ class Statements(Expressions):
         length = self.length(self.extent_of(item.axis))
         full = length is None or int(length) >= count
         if full:
+            self.laned.add(item.axis)
             self.lanes[lanes] = count
             self.macros |= {"UNROLL"} | ({"BLOCK"} if tree else set())
         start, stop = self.bounds(item.axis)

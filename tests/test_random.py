@@ -84,9 +84,9 @@ def explained(number, case):
 
 @pytest.fixture(autouse=True)
 def other_kernels(number, monkeypatch):
-    """Give some of these small arrays the kernels of large ones, and of long rows."""
-    if number % 3 == 0:
-        monkeypatch.setattr(binding, "SHORT", 0)
+    """Give some of these small arrays the kernels of large ones, and of rows of known lengths."""
+    if number % 3:
+        monkeypatch.setattr(binding, "FEW", 1)
     if number % 2 == 1:
         monkeypatch.setattr(runtime, "large_bytes", lambda: 0)
         monkeypatch.setattr(runtime, "outgrows_caches", lambda lines, sizes: bool(lines))
