@@ -108,19 +108,28 @@ class Leaves:
                 mask = None if store.mask is None else values[store.mask]
                 scope.body.append(Write(store.operand, store.access, values[store.value],
                                         store.mode, mask))
+                self.forget_kept(store)
             else:
                 self.update(root, scope, values)
 
     def keep_some(self, values: Sequence[Value], scope: Scope) -> None:
         """Write those of `values` that are kept in outputs; later loops read them there."""
         for value in values:
-            if value in self.kept and value not in self.buffered:
+            if value in self.kept and value in self.buffered:
+                scope.known[value] = scope.let(self.buffered[value])
+            elif value in self.kept:
                 store = self.kept[value]
+                self.forget_kept(store)
                 made = scope.value(value)
                 scope.known[value] = made if isinstance(made, Named) else scope.let(made)
                 scope.body.append(Write(store.operand, store.access, scope.known[value],
                                         store.mode, None))
                 self.buffered[value] = Load(value.axes, value.dtype, store.operand, store.access)
+
+    def forget_kept(self, store: Store) -> None:
+        """What was kept where `store` writes is to be found there no longer."""
+        for value in [v for v in self.buffered if self.kept.get(v) is store]:
+            del self.buffered[value], self.kept[value]
 
     def advance(self, scans: Sequence[Root], scope: Scope) -> None:
         """One more element of scans; their values here are known from now on."""

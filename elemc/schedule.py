@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from .folding import Folding
 from .nest import (
     Assign,
@@ -52,6 +54,11 @@ from .values import (
 def is_fold(value: Value) -> bool:
     """Whether a value is what other loops leave."""
     return isinstance(value, Fold)
+
+
+def still_needed(wanted: Sequence[Value], value: Value) -> list[Value]:
+    """What `wanted` values are computed from, other than folds and what `value` is made of."""
+    return walk(wanted, lambda v: is_fold(v) or v is value)
 
 
 def schedule(spec: Specialized) -> Kernel:
@@ -146,19 +153,26 @@ class _Scheduler(Folding):
         """Let what is dear here, and later stores need again, wait in their outputs."""
         if any(isinstance(r.of, Scan) for r in segment.roots):
             return
-        for root in (r for s in later for r in s.roots if isinstance(r.of, Store)):
+        inputs = [v for s in later for r in s.roots for v in r.inputs()]
+        for root in (r for s in later for r in s.roots):
             store = root.of
-            assert isinstance(store, Store)
-            operand = self.spec.operands[store.operand]
-            if store.mode != "write" or store.mask or operand.storage != "native":
+            if not isinstance(store, Store) or store.mode != "write" or store.mask or (
+                    self.spec.operands[store.operand].storage != "native"):
                 continue
-            axes, again = set(root.loops), walk(root.inputs(), is_fold)
-            below = walk([v for r in segment.roots if r.over and axes == set(r.loops)
-                          for v in r.inputs()], is_fold)
-            found = [v for v in below if v in again and v.axes == axes and v.dtype == operand.dtype
-                     and cost(w for w in walk([v], is_fold) if w.axes == axes) >= HEAVY]
-            if found and store not in self.kept.values():
-                self.kept[found[-1]] = store
+            value = self.dear(segment, root, self.spec.operands[store.operand].dtype)
+            if value is not None:
+                after = still_needed(inputs, value)
+                if not any(s is store and v in after for v, s in self.kept.items()):
+                    self.kept[value] = store
+
+    def dear(self, segment: Segment, root: Root, dtype: np.dtype) -> Value | None:
+        """The largest value that folds of `segment` compute at every element `root` stores."""
+        axes, again = set(root.loops), walk(root.inputs(), is_fold)
+        below = walk([v for r in segment.roots if r.over and axes == set(r.loops)
+                      for v in r.inputs()], is_fold)
+        return next((v for v in reversed(below) if v in again and v.axes == axes
+                     and v.dtype == dtype and not isinstance(v, Load)
+                     and cost(w for w in walk([v], is_fold) if w.axes == axes) >= HEAVY), None)
 
     def buffer_late(self, segment: Segment, later: Sequence[Segment], bound: tuple[str, ...],
                     shared: bool) -> None:

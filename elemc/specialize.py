@@ -136,7 +136,9 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     folded = {a for v in values if isinstance(v, Fold) and v.program.lanes for a in v.over}
     accesses = [(s.operand, s.access) for s in spec.stores]
     accesses += [(v.operand, v.access) for v in values if isinstance(v, Load)]
-    for operand, access in accesses if len(spec.axes) > 1 else ():
+    if len(spec.axes) < 2 or any(sizes[e] == 0 for every in spec.axes.values() for e in every):
+        return found
+    for operand, access in accesses:
         for dim in reversed(spec.operands[operand].layout.perm):
             axes = [a for a in access[dim].axes if a in spec.axes]
             every = [e for a in axes for e in spec.axes[a]]

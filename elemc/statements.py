@@ -290,14 +290,16 @@ class Statements(Expressions):
         folds = [self.fold(f, item) for f in item.folds]
         rows, folds = [f for f in folds if f["row"]], [f for f in folds if not f["row"]]
         tree = any(f["tree"] for f in folds)
-        if tree:
+        each = item.axis in self.kernel.chunks  # these are long, and so few
+        if tree and not each:
             self.macros.add("ROWS")
         view: dict[str, Any] = {
                 "kind": "blocks", "var": f"i{k}", "start": start, "stop": stop, "tree": tree,
                 "strip": item.strip is not None, "wide": self.wide,
                 "direct": all(f.part is None for f in item.folds),
                 "base": f"b{k}", "end": f"e{k}", "width": width, "rows": rows, "folds": folds,
-                "count": f"b{k} / ROWS" if item.strip is None else f"{name}_count",
+                "each": each, "count": f"{name}_count" if item.strip is not None else (
+                    f"i{k}" if each else f"b{k} / ROWS"),
                 "top": f"{name}_top", "body": self.body(item.body)}
         return view | self.joined(folds, "" if item.strip is None else "[l]")
 
@@ -311,6 +313,11 @@ class Statements(Expressions):
             "merge_top": ", ".join(f"{f['name']} = {f['merge_top']}" for f in trees),
             "merge_parts": ", ".join(f"{f['name']}{at} = {f['merge_part']}" for f in folds
                                      if f["part"]),
+            "merge_exact": ", ".join(f"{f['name']}{at} = {f['merge_part']}" for f in folds
+                                     if f["part"] and not f["tree"]),
+            "set_parts": ", ".join(
+                f"{f['name']} = {f['part'] if f['tree'] else f['merge_part']}" for f in folds
+                if f["part"]),
             "set_trees": ", ".join(f"{f['name']}{at} = {f['neutral']}" for f in trees),
             "set_rest": ", ".join(f"{f['name']}{at} = {f['neutral']}" for f in folds
                                   if f not in trees)}

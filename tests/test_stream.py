@@ -51,7 +51,7 @@ def check(function, *arrays, exact=True, rtol=1e-12):
         if exact:
             assert got.tobytes() == np.asarray(whole).tobytes()
         else:
-            np.testing.assert_allclose(got, whole, rtol=rtol)
+            np.testing.assert_allclose(got, whole, rtol=rtol, atol=1e-14 * np.abs(whole).max())
     for block in (1.7, 5, 64):
         for got, other in zip(streamed(function, *arrays, block=block), first, strict=True):
             assert got.tobytes() == other.tobytes()

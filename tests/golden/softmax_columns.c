@@ -78,8 +78,11 @@ int kernel_softmax_columns(int64_t phase, int64_t begin, int64_t end, char *cons
         for (int l = 0; l < w0; l++)
           sum0[l] = 0.0;
         for (int64_t i1 = b1; i1 < e1; i1++) {
-          INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
-            sum0[l] = sum0[l] + elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0[l]);
+          INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++) {
+            const double t0 = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0[l]);
+            AT(double, z_p, i0 * z_s0 + i1 * z_s1) = t0;
+            sum0[l] = sum0[l] + t0;
+          }
         }
         if (n1 > ROWS) push_sum_f64(sum0_tree, sum0_count, sum0, w0);
       }
@@ -91,8 +94,10 @@ int kernel_softmax_columns(int64_t phase, int64_t begin, int64_t end, char *cons
 
   if (phase == 1) {
     for (int64_t i1 = begin; i1 < end; i1++) {
-      INDEPENDENT for (int64_t i0 = 0; i0 < n0; i0++)
-        AT(double, z_p, i0 * z_s0 + i1 * z_s1) = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - buffer0[i0]) / buffer1[i0];
+      INDEPENDENT for (int64_t i0 = 0; i0 < n0; i0++) {
+        const double t0 = AT(double, z_p, i0 * z_s0 + i1 * z_s1);
+        AT(double, z_p, i0 * z_s0 + i1 * z_s1) = t0 / buffer1[i0];
+      }
     }
   }
   return 0;

@@ -10,7 +10,7 @@
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define UNROLL _Pragma("GCC unroll 4")
-enum { LANES = 16, BLOCK = 4096, ROWS = 64, TREE = 40 };
+enum { LANES = 16, BLOCK = 4096, TREE = 40 };
 
 int kernel_sum_all(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, const int64_t *tune, char *const *w)
@@ -48,14 +48,10 @@ int kernel_sum_all(int64_t phase, int64_t begin, int64_t end, char *const *p, co
     /* sum1: sum along i1 */
     double sum1 = 0.0, sum1_tree[TREE];
     int64_t sum1_top = 0;
-    for (int64_t b1 = 0; b1 < n1; b1 += ROWS) {
-      const int64_t e1 = b1 + ROWS < n1 ? b1 + ROWS : n1;
-      sum1 = 0.0;
-      for (int64_t i1 = b1; i1 < e1; i1++) {
-        const double part0 = parts0[i1];
-        sum1 = sum1 + part0;
-      }
-      for (int64_t c = b1 / ROWS; c & 1; c >>= 1, sum1_top--)
+    for (int64_t i1 = 0; i1 < n1; i1++) {
+      const double part0 = parts0[i1];
+      sum1 = part0;
+      for (int64_t c = i1; c & 1; c >>= 1, sum1_top--)
         sum1 = sum1_tree[sum1_top - 1] + sum1;
       sum1_tree[sum1_top++] = sum1;
     }
