@@ -12,9 +12,9 @@ import numpy as np
 from . import runtime
 from .arguments import known, overlap, places_of, same
 from .compiler import Closed
-from .specialize import Signature, bounds_of_rows, line_extents
+from .specialize import Signature, bounds_of_rows, folds, line_extents
 
-FEW = 512  # elements of arrays that do not ask for a kernel of their own; as in callable.c
+FEW = 4096  # bytes of arrays that ask for no kernels of their own; as in callable.c
 
 
 def signature_of(closed: Closed, sizes: Sequence[int], ins: Sequence[np.ndarray],
@@ -27,9 +27,12 @@ def signature_of(closed: Closed, sizes: Sequence[int], ins: Sequence[np.ndarray]
               for o, r in zip(outs, reqs, strict=True)),
         tuple(reqs), None if mask is None else runtime.given(mask),
         () if mask is None else tuple(n == 1 for n in mask.shape))
-    if max((a.size for a in ins), default=0) >= FEW:
-        rows = bounds_of_rows(closed.specialized(signature), sizes)
-        signature = replace(signature, bounds=frozenset((e, *b) for e, b in rows.items()))
+    most = max((a.nbytes for a in ins), default=0)
+    if most >= FEW:
+        spec = closed.specialized(signature)
+        rows = bounds_of_rows(spec, sizes)
+        signature = replace(signature, bounds=frozenset((e, *b) for e, b in rows.items()),
+                            far=most >= runtime.large_bytes() and folds(spec))
     outputs = sum(known(o).itemsize * math.prod(sizes[e] for e in closed.extents.of[o])
                   for o in closed.graph.outputs)
     if outputs >= runtime.large_bytes() and runtime.outgrows_caches(

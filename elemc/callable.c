@@ -40,7 +40,7 @@ enum {
   LARGE_BYTES = 1 << 20, /* of outputs whose memory is kept for the next */
   LINE_BYTES = 1024,     /* of a line that is worth going past the caches */
   STEP = 4,              /* elements between neighbours, if that is worth knowing */
-  FEW = 512              /* elements of arrays that do not ask for a kernel of their own */
+  FEW = 4096             /* bytes of arrays that ask for no kernels of their own */
 };
 
 typedef int (*Kernel)(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
@@ -100,7 +100,7 @@ typedef struct {
 } Call;
 
 static PyTypeObject CallableType;
-static double large_bytes; /* of outputs that outgrow the caches */
+static double large_bytes; /* of arrays that outgrow the caches */
 static PyObject *fail; /* runtime.fail: raises the error of a status */
 static PyObject *name_call, *name_out, *name_where, *name_req;
 
@@ -258,14 +258,15 @@ static int fits(int64_t extent, int64_t least, int64_t most) {
   return least <= extent && extent <= most && (extent == 1) == (most == 1);
 }
 
-/* Whether all arrays are too small to ask for kernels for the lengths of their rows. */
-static int few_elements(const Call *c, int ninputs) {
+/* The bytes of the largest input. */
+static int64_t most_bytes(const Call *c, int ninputs) {
+  int64_t most = 0;
   for (int j = 0; j < ninputs; j++) {
-    int64_t size = 1;
+    int64_t size = c->operand[j].itemsize;
     for (int d = 0; d < c->operand[j].ndim; d++) size *= c->operand[j].shape[d];
-    if (size >= FEW) return 0;
+    if (size > most) most = size;
   }
-  return 1;
+  return most;
 }
 
 static Py_ssize_t start_of(const int64_t *step, const int64_t *extent, Py_ssize_t *length) {
@@ -326,9 +327,13 @@ static int match(const Entry *e, Call *c, int ninputs, const int64_t **code) {
     if (!fits(value, step[5], step[6])) return 0;
     c->extent[k] = value;
   }
-  *code = step + 1;
-  if (*step && !few_elements(c, ninputs)) return 0;
-  return outgrows_caches(c, code) == step[1];
+  *code = step + 2;
+  if (step[0] || step[1]) { /* it is for few elements, or has its mind on memory */
+    int64_t most = most_bytes(c, ninputs);
+    if (step[0] && most >= FEW) return 0;
+    if (step[1] && ((double)most >= large_bytes) != (step[1] > 0)) return 0;
+  }
+  return outgrows_caches(c, code) == step[2];
 }
 
 /* The entry for a call, moved to the front, or NULL. */

@@ -19,7 +19,7 @@ from .nest import (
     Kernel,
     Phase,
 )
-from .statements import STRIP_BYTES, Statements
+from .statements import AHEAD, STRIP_BYTES, Statements
 from .templating import environment
 from .values import BLOCK
 from .work import work_of
@@ -132,6 +132,7 @@ class _Emitter(Statements):
         used = [f"{k} = {v}" for k, v in sorted(self.lanes.items())]
         used += [f"{k} = {v}" for k, v in constants.items() if k in self.macros]
         used += [f"PAD = {PAD}"] if "TILE" in self.macros else []
+        used += [f"AHEAD = {AHEAD}"] if "FETCH" in self.macros else []
         if used:
             macros.append(f"enum {{ {', '.join(used)} }};")
         externs = [ops.extern_declaration(e) for e in sorted(self.externs)]
@@ -205,6 +206,7 @@ MACROS = {
     "AT": "#define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))",
     "PAST_LINE": "#define PAST_LINE(pointer) ((int64_t)(pointer) & 63)",
     "STREAM": "extern void elemc_stream(char *to, const void *block, int64_t bytes);",
+    "FETCH": "#define FETCH(from) __builtin_prefetch((from) + AHEAD)",
     "UNROLL": '#define UNROLL _Pragma("GCC unroll 4")',
     "INDEPENDENT": '#define INDEPENDENT _Pragma("GCC ivdep")',
 }

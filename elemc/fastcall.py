@@ -207,12 +207,13 @@ def stream(closed: Closed, compiled: Compiled, signature: Signature,
            sizes: Sequence[int]) -> list[int]:
     """How calls like one with this signature and extents `sizes` bind their arrays.
 
-    In order: the extent program, with bounds, whether it is for few elements alone, whether
-    outputs outgrow the caches, their lines, the folds that
+    In order: the extent program, with bounds, whether it is for few elements alone, whether it is
+    for inputs that come from memory (1), or do not (-1), whether outputs outgrow the caches, their
+    lines, the folds that
     must not be empty, the outputs, the sizes, the pointers with their strides, the phases with
     their work, the buffers.  Lists start with their length.
     """
-    from .specialize import bounds_of_rows, line_extents
+    from .specialize import bounds_of_rows, folds, line_extents
 
     bind, program = compiled.bindings, closed.extents.program
     bounds = {e: (low, high) for e, low, high in signature.bounds}
@@ -220,8 +221,9 @@ def stream(closed: Closed, compiled: Compiled, signature: Signature,
     for place, step in enumerate(program):
         words += [*_instruction(step), *_bounds(sizes[place], bounds.get(place))]
     few = not bounds and bool(bounds_of_rows(compiled.spec, sizes))
+    far = 0 if not folds(compiled.spec) else 1 if signature.far else -1
     lines = line_extents(compiled.spec)
-    words += [int(few), int(compiled.spec.large), len(lines)]
+    words += [int(few), far, int(compiled.spec.large), len(lines)]
     for itemsize, line, every in lines:
         words += [itemsize, len(line), *line, len(every), *every]
     words += [len(closed.never_empty)]

@@ -44,7 +44,7 @@ class Leaves:
     def __init__(self, spec: Specialized) -> None:
         self.spec = spec
         exact = {e: low for e, (low, high) in spec.bounds.items() if low == high}
-        self.kernel = Kernel(spec.operands, dict(spec.axes), exact)
+        self.kernel = Kernel(spec.operands, dict(spec.axes), exact, spec.far)
         self.states: dict[Fold, list[Named | Element]] = {}
         self.planned: dict[Value, Element] = {}
         self.kept: dict[Value, Store] = {}  # what waits in an output until its time has come

@@ -218,12 +218,14 @@ class Chunks:
 class Kernel:
     """The loop nests of one specialization; `axes` are those of the iteration space.
 
-    `exact` has the extents that are the same in all calls.
+    `exact` has the extents that are the same in all calls; `far` tells whether inputs have to come
+    from memory.
     """
 
     operands: tuple[Operand, ...]
     axes: dict[str, tuple[int, ...]]
     exact: dict[int, int] = field(default_factory=dict)
+    far: bool = False
     phases: list[Phase] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
     chunks: dict[str, Chunks] = field(default_factory=dict)

@@ -57,7 +57,7 @@ def allocate(shape: Sequence[int], dtype: np.dtype, perm: Sequence[int], zero: b
 
 
 def large_bytes() -> int:
-    """Bytes from which on outputs outgrow the caches."""
+    """Bytes from which on arrays outgrow the caches."""
     return int(runtime_function(LARGE_C)())
 
 

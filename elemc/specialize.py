@@ -62,6 +62,8 @@ class Signature:
         Whether the outputs outgrow the caches.
     bounds : frozenset of tuples of int
         Extents, with the least and the most that they may be; see `bounds_of_rows`.
+    far : bool
+        Whether an input has to come from memory, if there are folds.
     """
 
     ones: frozenset[int]
@@ -72,6 +74,7 @@ class Signature:
     mask_ones: tuple[bool, ...] = ()
     large: bool = False
     bounds: frozenset[tuple[int, int, int]] = frozenset()
+    far: bool = False
 
 
 def specialize(graph: Graph, extents: Extents, signature: Signature,
@@ -110,7 +113,7 @@ def specialize(graph: Graph, extents: Extents, signature: Signature,
     axes = {name: e for name, e in lowering.axes.items() if name in used}
     return merge_axes(Specialized(tuple(operands), axes, tuple(stores), signature.large,
                                   {e: (low, high) for e, low, high in signature.bounds}
-                                  | {e: (n, n) for e, n in exact.items()}))
+                                  | {e: (n, n) for e, n in exact.items()}, signature.far))
 
 
 def exact_extents(extents: Extents, signature: Signature) -> dict[int, int]:
@@ -123,6 +126,11 @@ def exact_extents(extents: Extents, signature: Signature) -> dict[int, int]:
         if length is not None:
             exact |= dict.fromkeys(group, length)
     return exact
+
+
+def folds(spec: Specialized) -> bool:
+    """Whether anything is folded."""
+    return any(isinstance(v, Fold) for v in walk(roots_of(spec.stores)))
 
 
 def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:

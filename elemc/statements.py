@@ -32,10 +32,11 @@ from .nest import (
     values_of,
 )
 from .order import HEAVY, cost
-from .values import BLOCK, Convert, Op, Value, walk
+from .values import BLOCK, Convert, Load, Op, Value, walk
 
 LANES = 16  # of a fold, at least: gcc keeps so many in registers
 LANE_BYTES = 64  # of the lanes of one fold, at least
+AHEAD = 8192  # bytes from what is folded to what is asked of the memory
 STRIP_BYTES = 512  # of the states of one fold in a strip: they stay in registers
 UNITS = {BLOCK: "BLOCK", ROWS: "ROWS"}
 LINE_BYTES = 2048  # of an output that are computed before they go to memory
@@ -51,6 +52,7 @@ class Statements(Expressions):
         self.checks = False
         self.lanes: dict[str, int] = {}  # of the loops in lanes
         self.laned: set[str] = set()  # their axes
+        self.fetched: set[int] = set()  # operands that loops in lanes ask for in advance
         self.strip = 0
         self.line: dict[int, str] = {}  # what stands for elements of outputs in a block
         self.line_length = LINE_BYTES
@@ -273,10 +275,29 @@ class Statements(Expressions):
                 "row": f"{name}_i", "base": f"b{k}", "end": f"e{k}", "count": f"b{k} / BLOCK",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],
                 "body": self.body(item.body)}
+        view["fetch"] = self.fetches(item, lanes, count) if full and self.kernel.far else []
         self.after_lanes = True
         view["rest"] = self.body(item.body)
         self.after_lanes = False
         return view | self.joined(view["folds"]) | row_states(view["folds"], tree)
+
+    def fetches(self, item: LaneLoop, lanes: str, count: int) -> list[str]:
+        """Addresses of what a block of lanes reads from memory, for the first time."""
+        found = []
+        self.instead[item.axis] = f"k * {lanes}"
+        for load in walk(v for s in statements(item.body) for v in values_of(s)):
+            if isinstance(load, Load) and load.operand not in self.fetched:
+                operand = self.kernel.operands[load.operand]
+                steps = [operand.stride(d) for d, at in enumerate(load.access)
+                         if at.terms == ((item.axis, 1),)]
+                if steps == [operand.dtype.itemsize]:
+                    self.fetched.add(load.operand)
+                    use = self.use(load.operand, load.access)
+                    found += [f"{use.base}_p + {self.offset(use)}" + (f" + {at}" if at else "")
+                              for at in range(0, count * operand.dtype.itemsize, 64)]
+        del self.instead[item.axis]
+        self.macros |= {"FETCH"} if found else set()
+        return found
 
     def blocks(self, item: Blocks) -> dict[str, Any]:
         """An outer folded axis."""

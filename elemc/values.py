@@ -245,6 +245,7 @@ class Specialized:
     stores: tuple[Store, ...]
     large: bool = False  # whether the outputs outgrow the caches
     bounds: dict[int, tuple[int, int]] = field(default_factory=dict)  # of extents
+    far: bool = False  # whether an input has to come from memory
 
     def between(self, axis: str) -> tuple[int, int]:
         """The least and the most that the length of an axis may be."""
