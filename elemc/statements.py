@@ -237,6 +237,7 @@ class Statements(Expressions):
             self.macros.add("TREE")
         if fold.tree and isinstance(item, Blocks) and item.strip:
             self.trees[helper] = tree
+            self.macros.add("INDEPENDENT")
         return view
 
     def tree_name(self, name: str, tree: dict[str, str]) -> str:

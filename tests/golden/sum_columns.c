@@ -12,31 +12,33 @@ typedef __INT64_TYPE__ int64_t;
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { STRIP = 64, ROWS = 64, TREE = 40 };
 
-/* A pairwise tree of partial states, kept as a binary counter: rounding grows like log n. */
-static void push_sum_f64(double *tree, int64_t count, const double *part, int64_t width)
+/* A pairwise tree of partial states, kept as a binary counter: rounding grows like log n.
+ * What is pushed is lost. */
+static void push_sum_f64(double *tree, int64_t count, double *part, int64_t width)
 {
-  for (int64_t k = 0; k < width; k++) {
-    double b = part[k], *top = tree + __builtin_popcountll(count) * width + k;
-    for (int64_t c = count; c & 1; c >>= 1) {
-      const double a = *(top -= width);
-      b = a + b;
+  double *top = tree + __builtin_popcountll(count) * width;
+  for (int64_t c = count; c & 1; c >>= 1) {
+    top -= width;
+    INDEPENDENT for (int64_t k = 0; k < width; k++) {
+      const double a = top[k], b = part[k];
+      part[k] = a + b;
     }
-    *top = b;
   }
+  for (int64_t k = 0; k < width; k++)
+    top[k] = part[k];
 }
 
 /* The tree's total: what is left on the counter, smallest part first. */
 static void pull_sum_f64(const double *tree, int64_t count, double *total, int64_t width)
 {
   const int64_t top = __builtin_popcountll(count) - 1;
-  for (int64_t k = 0; k < width; k++) {
-    double b = count ? tree[top * width + k] : 0.0;
-    for (int64_t d = top; d-- > 0;) {
-      const double a = tree[d * width + k];
-      b = a + b;
+  for (int64_t k = 0; k < width; k++)
+    total[k] = count ? tree[top * width + k] : 0.0;
+  for (int64_t d = top; d-- > 0;)
+    INDEPENDENT for (int64_t k = 0; k < width; k++) {
+      const double a = tree[d * width + k], b = total[k];
+      total[k] = a + b;
     }
-    total[k] = b;
-  }
 }
 
 int kernel_sum_columns(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
