@@ -1,9 +1,16 @@
 """Data, layouts and comparisons shared by the tests."""
 
+import contextlib
+import re
 import warnings
+from collections import defaultdict
 
 import numpy as np
 import pytest
+
+import elemc as ec
+from elemc import compiler
+from elemc.emit import Source
 
 DTYPES = ("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 "
           "complex64 complex128").split()
@@ -93,6 +100,35 @@ def quiet(fn, *args):
 def quick_compiler(monkeypatch):
     """Kernels whose loops are not what is tested compile in half the time without vector code."""
     monkeypatch.setenv("ELEMC_CFLAGS", "-O1")
+
+
+def compile_together(calls):
+    """Give functions the kernels that calls will ask for, compiled as one file of C.
+
+    `calls` are pairs of a function and its arrays.
+    """
+    units = defaultdict(list)
+    for number, (function, arrays) in enumerate(calls):
+        try:
+            closed, signature = function.example(arrays)
+            spec, kernel, source = compiler.source_of(closed, signature)
+        except ec.ShapeError:
+            continue  # so says the call, too
+        body = source.text[source.text.index("*/") + 2:]
+        # the same names mean different things in different kernels
+        names = re.findall(r"^(?:static (?:inline )?|int )[\w *]*?(\w+)\(", body, re.M)
+        names += [n for line in re.findall(r"^enum {(.*)}", body, re.M) for n in re.findall(r"(\w+) =", line)]
+        end = f"_{number}"
+        body = re.sub(rf"\b({'|'.join(set(names))})\b", rf"\1{end}", body)
+        # kernels of complex numbers are compiled with flags of their own
+        units["complex" in body].append(
+            (function, (closed, signature), spec, kernel, source, body, source.entry + end))
+    for unit in units.values():
+        text = "/* */\n" + "\n".join(body for *_, body, _ in unit)
+        with contextlib.suppress(ec.CompileError):  # the calls will find which kernel it is
+            for function, key, spec, kernel, source, _, entry in unit:
+                function._by_signature[key] = compiler.load(
+                    spec, kernel, Source(text, entry, source.bindings))
 
 
 def assert_same_bits(got, want):

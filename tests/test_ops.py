@@ -8,7 +8,16 @@ from elemc.array import apply
 from elemc.errors import DomainError, DtypeError
 from elemc.ops import OPS
 
-from .helpers import DTYPES, assert_same_bits, quiet, sample, specials, ulps
+from .helpers import (
+    DTYPES,
+    assert_same_bits,
+    compile_together,
+    quick_compiler,  # noqa: F401 - a fixture
+    quiet,
+    sample,
+    specials,
+    ulps,
+)
 
 EXACT = set("add subtract multiply negative positive absolute fabs sign square sqrt floor ceil trunc "
             "rint round copysign nextafter spacing signbit heaviside maximum minimum fmax fmin equal "
@@ -55,6 +64,8 @@ def test_values_position_and_specials(name, dtype):
     arrays = [sample(dtype, 83, k + 1, d) for k, d in enumerate(op.domain)]
     if op.raises and np.dtype(dtype).kind == "i":
         arrays[1] = np.abs(arrays[1])
+    compile_together((f, [a[step] for a in arrays]) for step in (
+        slice(None), slice(3, None, 2), slice(None, None, -1)))
     got = f(*arrays)
     check(name, loop, out, arrays, got)
     for at in (0, 1, 7, 40, 82):  # alone, in another position, with another stride
@@ -70,6 +81,7 @@ def test_values_position_and_specials(name, dtype):
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "float64", "complex64"])
 @pytest.mark.parametrize("name", OPS)
+@pytest.mark.usefixtures("quick_compiler")
 def test_within_an_expression(name, dtype):
     """The C has the parentheses it needs, whatever stands around the operation and within it."""
     if loop_of(name, dtype) is None:
@@ -84,9 +96,11 @@ def test_within_an_expression(name, dtype):
     y, w = ec.array("y", 1, result.dtype), ec.array("w", 1, result.dtype)
     other = sample(result.dtype, 19, 9)
     one = compiled(name, dtype)(*(f(a) for f, a in zip(inner, arrays, strict=True)))
-    for wrap in (lambda v: apply("multiply", v, w), lambda v: apply("equal", w, v)):
+    wraps = (lambda v: apply("multiply", v, w), lambda v: apply("equal", w, v))
+    apart = ec.function([y, w], [wrap(y) for wrap in wraps])
+    for wrap, want in zip(wraps, apart(one, other), strict=True):
         together = ec.function([*xs, w], wrap(apply(op, *(apply("add", x, x) for x in xs))))
-        assert_same_bits(together(*arrays, other), ec.function([y, w], wrap(y))(one, other))
+        assert_same_bits(together(*arrays, other), want)
 
 
 def check(name, loop, out, arrays, got, special=False):

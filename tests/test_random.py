@@ -5,20 +5,17 @@ affordable; the rest take the public path from the first to the last stage.
 """
 
 import contextlib
-import re
 import time
-from collections import defaultdict
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import elemc as ec
-from elemc import binding, compiler, runtime
-from elemc.emit import Source
+from elemc import binding, runtime
 from elemc.interp import interpret
 
-from .helpers import assert_same_bits
+from .helpers import assert_same_bits, compile_together
 from .random_graphs import REJECTED, cases
 
 PER_ITEM, SHARED, COLD = 55, 2035, 330
@@ -84,7 +81,12 @@ def explained(number, case):
 
 @pytest.fixture(autouse=True)
 def other_kernels(number, monkeypatch):
-    """Give some of these small arrays the kernels of large ones, and of rows of known lengths."""
+    """Give some of these small arrays the kernels of large ones, and of rows of known lengths.
+
+    A third is compiled without vector code, in half the time.
+    """
+    if number % 3 == 2:
+        monkeypatch.setenv("ELEMC_CFLAGS", "-O1")
     if number % 3:
         monkeypatch.setattr(binding, "FEW", 1)
     if number % 2 == 1:
@@ -97,7 +99,7 @@ def test_together(number):
     for k, case in enumerate(drawn(2 * number)):
         with explained(2 * number, case):
             pairs.append((case, case.function(f"f{k}")))
-    load_together(pairs)
+    compile_together((function, case.arrays(call)) for case, function in pairs for call in case.calls)
     for case, function in pairs:
         with explained(2 * number, case):
             check(case, function)
@@ -107,32 +109,6 @@ def test_alone(number):
     for case in drawn(2 * number + 1):
         with explained(2 * number + 1, case):
             check(case, case.function("f"))
-
-
-def load_together(pairs):
-    """Give functions the kernels that their calls will ask for, compiled as one file of C."""
-    units = defaultdict(list)
-    for number, (case, function) in enumerate(pairs):
-        for place, call in enumerate(case.calls):
-            try:
-                closed, signature = function.example(case.arrays(call))
-                spec, kernel, source = compiler.source_of(closed, signature)
-            except ec.ShapeError:
-                continue  # so says the call, too
-            body = source.text[source.text.index("*/") + 2:]
-            # the same names mean different things in different kernels
-            names = re.findall(r"^(?:static (?:inline )?|int )[\w *]*?(\w+)\(", body, re.M)
-            names += [n for line in re.findall(r"^enum {(.*)}", body, re.M) for n in re.findall(r"(\w+) =", line)]
-            end = f"_{number}_{place}"
-            body = re.sub(rf"\b({'|'.join(set(names))})\b", rf"\1{end}", body)
-            # kernels of complex numbers are compiled with flags of their own
-            units["complex" in body].append(
-                (function, (closed, signature), spec, kernel, source, body, source.entry + end))
-    for unit in units.values():
-        text = "/* */\n" + "\n".join(body for *_, body, _ in unit)
-        with contextlib.suppress(ec.CompileError):  # the calls will find which kernel it is
-            for function, key, spec, kernel, source, _, entry in unit:
-                function._by_signature[key] = compiler.load(spec, kernel, Source(text, entry, source.bindings))
 
 
 def check(case, function):
