@@ -328,7 +328,7 @@ static int match(const Entry *e, Call *c, int ninputs, const int64_t **code) {
     c->extent[k] = value;
   }
   *code = step + 2;
-  if (step[0] || step[1]) { /* it is for few elements, or has its mind on memory */
+  if (step[0] || step[1]) { /* it depends on the size of the inputs */
     int64_t most = most_bytes(c, ninputs);
     if (step[0] && most >= FEW) return 0;
     if (step[1] && ((double)most >= large_bytes) != (step[1] > 0)) return 0;

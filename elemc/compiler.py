@@ -24,7 +24,7 @@ from . import build, build_jobs
 from .banner import banner_of
 from .close import close
 from .emit import Bindings, Source, emit
-from .graph import Accumulate, Apply, Cast, Graph, Node
+from .graph import Accumulate, Cast, Graph, Node
 from .maps import Extents, extents_of
 from .nest import Kernel, Write, statements, values_of
 from .order import HEAVY
@@ -73,11 +73,6 @@ class Closed:
                 if number.weak and number.dtype and number.dtype.kind in "iu"
                 for node in self.graph.nodes
                 if isinstance(node, Cast) and node.arg is number and node.dtype.kind in "iu"]
-
-    @cached_property
-    def heavy(self) -> bool:
-        """Whether it calls functions that want full vectors, and so minds short rows."""
-        return any(isinstance(n, Apply) and n.op.cost >= HEAVY for n in self.graph.nodes)
 
     @cached_property
     def never_empty(self) -> list[tuple[Accumulate, list[int]]]:

@@ -326,23 +326,23 @@ class Statements(Expressions):
         return view | self.joined(folds, "" if item.strip is None else "[l]")
 
     def joined(self, folds: Sequence[dict[str, Any]], at: str = "") -> dict[str, str]:
-        """Assignments to all folds at once, as comma expressions."""
+        """Assignments to all folds at once, as comma expressions; `at` is the place in a strip."""
+        def assign(text: str, some: Sequence[dict[str, Any]]) -> str:
+            return ", ".join(text.format(at=at, **fold) for fold in some)
+
         trees = [f for f in folds if f["tree"]]
+        exact = [f for f in folds if not f["tree"]]
         return {
-            "set_lanes": ", ".join(f"{f['name']}_lane[l] = {f['neutral']}" for f in folds
-                                   if not f["from_zero"]),
-            "merge_lanes": ", ".join(f"{f['name']}_lane[l] = {f['merge_lanes']}" for f in folds),
-            "merge_top": ", ".join(f"{f['name']} = {f['merge_top']}" for f in trees),
-            "merge_parts": ", ".join(f"{f['name']}{at} = {f['merge_part']}" for f in folds
-                                     if f["part"]),
-            "merge_exact": ", ".join(f"{f['name']}{at} = {f['merge_part']}" for f in folds
-                                     if f["part"] and not f["tree"]),
-            "set_parts": ", ".join(
-                f"{f['name']} = {f['part'] if f['tree'] else f['merge_part']}" for f in folds
-                if f["part"]),
-            "set_trees": ", ".join(f"{f['name']}{at} = {f['neutral']}" for f in trees),
-            "set_rest": ", ".join(f"{f['name']}{at} = {f['neutral']}" for f in folds
-                                  if f not in trees)}
+            "set_lanes": assign("{name}_lane[l] = {neutral}",
+                                [f for f in folds if not f["from_zero"]]),
+            "merge_lanes": assign("{name}_lane[l] = {merge_lanes}", folds),
+            "merge_top": assign("{name} = {merge_top}", trees),
+            "set_trees": assign("{name}{at} = {neutral}", trees),
+            "set_exact": assign("{name}{at} = {neutral}", exact),
+            **({} if any(f["part"] is None for f in folds) else {
+                "set_parts": assign("{name} = {part}", trees),
+                "merge_parts": assign("{name}{at} = {merge_part}", folds),
+                "merge_exact": assign("{name}{at} = {merge_part}", exact)})}
 
 
 def row_states(folds: Sequence[dict[str, Any]], tree: bool) -> dict[str, str]:
