@@ -40,7 +40,7 @@ enum {
   LARGE_BYTES = 1 << 20, /* of outputs whose memory is kept for the next */
   LINE_BYTES = 1024,     /* of a line that is worth going past the caches */
   STEP = 4,              /* elements between neighbours, if that is worth knowing */
-  FEW = 4096             /* bytes of arrays that ask for no kernels of their own */
+  FEW = 4096             /* bytes of the largest input from which on rows have kernels */
 };
 
 typedef int (*Kernel)(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
@@ -146,7 +146,7 @@ static int look_at(PyArrayObject *array, Operand *o, uint64_t *word) {
   o->strides = PyArray_STRIDES(array);
   o->ndim = PyArray_NDIM(array);
   o->itemsize = (int)PyDataType_ELSIZE(dtype);
-  if ((unsigned)dtype->type_num > NPY_HALF || o->ndim > RANK) return 0;
+  if ((unsigned)dtype->type_num > NPY_HALF || o->itemsize == 0 || o->ndim > RANK) return 0;
   if (PyArray_IS_C_CONTIGUOUS(array)) { /* so are all arrays of size 0 */
     int count = 0;
     for (int d = 0; d < o->ndim; d++)
@@ -298,7 +298,8 @@ static int outgrows_caches(const Call *c, const int64_t **code) {
 }
 
 /* Run the extent program, as maps.run_extents: 1 if it is this entry's call, 0 if sizes do not fit
- * together or are 1 in other places.  Then *code stands behind the program. */
+ * together, are 1 in other places, or beyond what the kernel relies on.  Then *code stands behind
+ * the program and what tells of sizes. */
 static int match(const Entry *e, Call *c, int ninputs, const int64_t **code) {
   const int64_t *step = e->code + 1;
   for (int64_t k = 0; k < e->code[0]; k++, step += INSTRUCTION) {

@@ -207,8 +207,8 @@ def stream(closed: Closed, compiled: Compiled, signature: Signature,
            sizes: Sequence[int]) -> list[int]:
     """How calls like one with this signature and extents `sizes` bind their arrays.
 
-    In order: the extent program, with bounds, whether it is for few elements alone, whether it is
-    for inputs that come from memory (1), or do not (-1), whether outputs outgrow the caches, their
+    In order: the extent program, with bounds; whether it is for small inputs alone, whether it is
+    for inputs that come from memory (1) or do not (-1), whether outputs outgrow the caches; their
     lines, the folds that
     must not be empty, the outputs, the sizes, the pointers with their strides, the phases with
     their work, the buffers.  Lists start with their length.
@@ -223,7 +223,7 @@ def stream(closed: Closed, compiled: Compiled, signature: Signature,
     few = not bounds and bool(bounds_of_rows(compiled.spec, sizes))
     far = 0 if not folds(compiled.spec) else 1 if signature.far else -1
     lines = line_extents(compiled.spec)
-    words += [int(few), far, int(compiled.spec.large), len(lines)]
+    words += [int(few), far, int(signature.large), len(lines)]
     for itemsize, line, every in lines:
         words += [itemsize, len(line), *line, len(every), *every]
     words += [len(closed.never_empty)]
@@ -267,8 +267,8 @@ def _instruction(step: Instruction) -> list[int]:
 
 
 def _bounds(size: int, known: tuple[int, int] | None) -> tuple[int, int]:
-    """The least and the most that an extent may be; what is not 1 has to stay so."""
-    return known or ((1, 1) if size == 1 else (0, sys.maxsize))
+    """The least and the most that an extent may be; 0 and 1 have entries of their own."""
+    return known or ((size, size) if size < 2 else (0, sys.maxsize))
 
 
 def _clip(value: int) -> int:

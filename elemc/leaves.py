@@ -100,7 +100,7 @@ class Leaves:
                 rest.append(root)
                 gone += [] if isinstance(root.of, Store) else [self.states[root.of]]
         inputs = [v for r in rest for v in r.inputs()]
-        self.keep_some(walk(inputs, lambda v: scope.find(v) is not None), scope)
+        self.keep_some(rest, walk(inputs, lambda v: scope.find(v) is not None), scope)
         values = scope.values(inputs)
         for root in rest:
             if isinstance(root.of, Store):
@@ -112,12 +112,14 @@ class Leaves:
             else:
                 self.update(root, scope, values)
 
-    def keep_some(self, values: Sequence[Value], scope: Scope) -> None:
-        """Write those of `values` that are kept in outputs; later loops read them there."""
+    def keep_some(self, level_roots: Sequence[Root], values: Sequence[Value],
+                  scope: Scope) -> None:
+        """Let folds write those of `values` that wait in outputs; later loops read them there."""
+        folded = [frozenset(r.loops) for r in level_roots if r.over]
         for value in values:
             if value in self.kept and value in self.buffered:
                 scope.known[value] = scope.let(self.buffered[value])
-            elif value in self.kept:
+            elif value in self.kept and value.axes in folded:
                 store = self.kept[value]
                 self.forget_kept(store)
                 made = scope.value(value)

@@ -91,13 +91,13 @@ class Root:
 def roots(spec: Specialized) -> list[Root]:
     """Folds and stores, each after the folds it needs."""
     targets = [v for s in spec.stores for v in (s.value, s.mask) if v is not None]
-    short = _short_axes(spec)
     found: list[Root] = []
     for value in walk(targets):
         if isinstance(value, Fold):
-            found.append(Root(value, _fold_order(value, spec, short), frozenset(value.over),
+            found.append(Root(value, _fold_order(value, spec), frozenset(value.over),
                               _needs(value.args), _apart(value.args)))
     found = _by_rows(found)
+    short = _short_axes(spec)
     found = [replace(r, order=_turned(r.order, r.over, short)) if r.merges else r for r in found]
     folds = {r.of: r for r in found}
     for store in spec.stores:
@@ -117,7 +117,7 @@ def roots(spec: Specialized) -> list[Root]:
 
 
 def _short_axes(spec: Specialized) -> frozenset[str]:
-    """The axes that are too short for vectors of what calls functions of the math library."""
+    """The axes that are too short for vectors, in a kernel that calls the math library."""
     values = walk(v for s in spec.stores for v in (s.value, s.mask) if v is not None)
     if not any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values):
         return frozenset()
@@ -340,7 +340,7 @@ def memory_order(access: Access, operand: Operand) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _fold_order(fold: Fold, spec: Specialized, short: frozenset[str]) -> tuple[str, ...]:
+def _fold_order(fold: Fold, spec: Specialized) -> tuple[str, ...]:
     """Kept axes, then folded ones; each in memory order, unless the fold minds its order."""
     loads = sorted((v for v in walk(fold.args) if isinstance(v, Load)),
                    key=lambda v: (-len(v.axes), v.operand))
@@ -353,7 +353,7 @@ def _fold_order(fold: Fold, spec: Specialized, short: frozenset[str]) -> tuple[s
     if isinstance(fold, Scan):
         return (*kept, *over)
     strip = _strip_axis(loads, spec.operands, kept, over)
-    if strip is None or strip in short:
+    if strip is None:
         return (*kept, *over)
     return (*(a for a in kept if a != strip), f"{strip}/", *over, strip)
 

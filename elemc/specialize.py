@@ -158,9 +158,11 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
             row = len(long) == 1 and folded.issuperset(axes)
             most = BLOCK // math.prod(n for n, _ in short.values()) if row else 0
             if sizes[long[0]] <= most:
-                found |= short | {long[0]: (SHORT + 1, most)}
-            else:
-                found[long[0]] = max(SHORT, most) + 1, LONGEST
+                found |= short
+            low, high = (SHORT + 1, most) if sizes[long[0]] <= most else (
+                max(SHORT, most) + 1, LONGEST)
+            before = found.get(long[0], (low, high))
+            found[long[0]] = max(low, before[0]), min(high, before[1])
             break
     return found
 

@@ -147,7 +147,7 @@ class Statements(Expressions):
             self.macros.add("INDEPENDENT")
         if item.kind.endswith("strip"):
             self.macros.add("STRIP")
-            view["kind"] = "strip"
+            view |= {"kind": "strip", "whole": self.repeatable(item), "next": f"c{k}"}
         outer, self.mentioned = self.mentioned, set()
         self.line = {w.operand: f"{self.kernel.operands[w.operand].name}_line[i{k} - b{k}]"
                      for w in item.lines}
@@ -158,6 +158,18 @@ class Statements(Expressions):
             view |= {"kind": "lane", "index": item.axis in self.mentioned}
         self.mentioned |= outer
         return view
+
+    def repeatable(self, item: Loop) -> bool:
+        """Whether strips are worth being whole, and computing elements twice changes nothing.
+
+        What is read may be written if the access is the same, as in calls in place.
+        """
+        every = list(statements(item.body))
+        whole = any(isinstance(s, Blocks) and all(f.part is None for f in s.folds) for s in every)
+        read = {v.access for s in every for v in walk(values_of(s)) if isinstance(v, Load)}
+        return whole and not self.wide and all(
+            s.mode == "write" and s.mask is None and s.access not in read
+            for s in every if isinstance(s, Write))
 
     def chunks(self, item: Loop, begin: str, end: str) -> dict[str, Any]:
         """A loop over chunks of an axis."""
@@ -218,7 +230,7 @@ class Statements(Expressions):
         view: dict[str, Any] = {
                 "name": fold.name, "kind": kind, "type": tree["type"], "tree": fold.tree,
                 "helper": helper, "neutral": self.text(fold.neutral), "part": fold.part,
-                "row": "", "states": "",
+                "row": "", "states": "", "merge_part": "",
                 "from_zero": self.text(fold.neutral) in ("0", "0.0", "0.0f"),
                 "merge_lanes": self.merge(
                     fold, f"{fold.name}_lane[l]", f"{fold.name}_lane[l + h]"),
@@ -339,10 +351,9 @@ class Statements(Expressions):
             "merge_top": assign("{name} = {merge_top}", trees),
             "set_trees": assign("{name}{at} = {neutral}", trees),
             "set_exact": assign("{name}{at} = {neutral}", exact),
-            **({} if any(f["part"] is None for f in folds) else {
-                "set_parts": assign("{name} = {part}", trees),
-                "merge_parts": assign("{name}{at} = {merge_part}", folds),
-                "merge_exact": assign("{name}{at} = {merge_part}", exact)})}
+            "set_parts": assign("{name} = {part}", trees),
+            "merge_parts": assign("{name}{at} = {merge_part}", folds),
+            "merge_exact": assign("{name}{at} = {merge_part}", exact)}
 
 
 def row_states(folds: Sequence[dict[str, Any]], tree: bool) -> dict[str, str]:

@@ -66,3 +66,55 @@ def test_strips_without_states():
     f = ec.function([s], ec.exp(s.T.T[::-1]))
     exp = ec.function([s], ec.exp(s))
     assert np.array_equal(f(x[:, ::-1]), exp(np.ascontiguousarray(x[::-1, ::-1])))
+
+
+def test_rows_of_known_lengths():
+    s = ec.matrix("x")
+    f = ec.function([s], s.sum(axis=1))
+    assert "n1 = 3;" in f.dump(np.ones((1000, 3))) and "x_s0 = 24" in f.dump(np.ones((1000, 3)))
+    assert "n1 = n[1];" in f.dump(np.ones((100, 3)))  # 2400 bytes
+    assert "tree" not in f.dump(np.ones((10, 4096))) and "tree" in f.dump(np.ones((10, 4097)))
+    for n in (1, 2, 3, 16, 17, 100, 4096, 4097, 3, 100, 0):
+        x = np.random.default_rng(n).standard_normal((400, n))
+        np.testing.assert_allclose(f(x), x.sum(axis=1), atol=1e-11)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_calls_before_change_no_bit(name):
+    s = ec.matrix("x")
+    x = np.random.default_rng(1).standard_normal((500, 4))
+    made = [ec.function([s], CASES[name](s)) for _ in range(3)]
+    fresh = made[0](x[:100]), made[0](x)
+    after_large = made[1](x), made[1](x[:100])
+    made[2](np.zeros((0, 4)))
+    after_empty = made[2](x[:100]), made[2](x)
+    for few, many in (after_large[::-1], after_empty):
+        for got, want in zip(np.atleast_1d(few, many), np.atleast_1d(*fresh), strict=True):
+            assert np.array_equal(got, want)
+
+
+def test_other_outputs_change_no_bit_of_a_sum():
+    s = ec.matrix("x")
+    x = np.random.default_rng(2).standard_normal((800, 4))
+    alone = ec.function([s], s.sum(axis=0))(x)
+    assert np.array_equal(alone, ec.function([s], [s.sum(axis=0), ec.exp(s)])(x)[0])
+
+
+@pytest.mark.parametrize("axis", [0, 1, (0, 1)])
+def test_stretched_operands_are_read_once(axis):
+    u, v = ec.matrix("u"), ec.matrix("v")
+    f = ec.function([u, v], [u * v - v, (u * v).sum(axis=axis), v.cumsum(axis=1)])
+    x = np.random.default_rng(3).standard_normal((50, 7))
+    for view in (np.broadcast_to(x[0], x.shape), np.broadcast_to(x[:, :1], x.shape),
+                 np.broadcast_to(x[0, 0], x.shape)):
+        for got, want in zip(f(x, view), f(x, view.copy()), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+    assert "v_p, 0)" in f.dump(x, np.broadcast_to(x[0, 0], x.shape))
+
+
+def test_elements_without_size_are_an_error():
+    s = ec.vector("x")
+    f = ec.function([s], s + 1)
+    f(np.ones(3))
+    with pytest.raises(ec.ElemcError):
+        f(np.zeros(4, dtype=[("a", "V0"), ("b", "f8")])["a"])

@@ -49,7 +49,8 @@ int kernel_sum_columns(int64_t phase, int64_t begin, int64_t end, char *const *p
   const char *const x_p = p[0]; const int64_t x_s0 = 8, x_s1 = s[0];
   char *const z_p = p[1]; const int64_t z_s0 = 8;
 
-  for (int64_t b0 = begin; b0 < end; b0 += STRIP) {
+  for (int64_t c0 = begin; c0 < end; c0 += STRIP) { /* the last may overlap with the one before */
+    const int64_t b0 = end - c0 < STRIP && end - begin >= STRIP ? end - STRIP : c0;
     const int w0 = end - b0 < STRIP ? (int)(end - b0) : STRIP;
     /* sum0: sum along i1 */
     double sum0[STRIP], sum0_tree[TREE * STRIP];

@@ -1,0 +1,91 @@
+"""What is dear and needed again waits in the output that is made of it."""
+
+import numpy as np
+import pytest
+
+import elemc as ec
+
+X = np.random.default_rng(0).standard_normal((70, 130))
+
+
+def columns(x):
+    e = ec.exp(x - x.max(axis=0, keepdims=True))
+    return e / e.sum(axis=0, keepdims=True)
+
+
+def everything(x):
+    t = ec.tanh(x) * ec.exp(x)
+    return t - t.mean()
+
+
+def twice(x):  # first t waits, then what is made of it
+    t = ec.exp(-ec.fabs(x))
+    e = ec.exp(t - t.max(axis=0, keepdims=True))
+    return e / e.sum(axis=0, keepdims=True)
+
+
+def several(x):
+    t = ec.exp(x)
+    return [t - t.mean(axis=0), t / t.sum(axis=0), ec.log(t) * t.max(axis=0)]
+
+
+def numpy_of(fn, x):
+    names = "exp tanh fabs log".split()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in names:
+            patch.setattr(ec, name, getattr(np, name))
+        return fn(x)
+
+
+@pytest.mark.parametrize("layout", [np.ascontiguousarray, np.asfortranarray, lambda a: a[:, ::-1]])
+@pytest.mark.parametrize("fn", [columns, everything, twice, several])
+def test_values(fn, layout):
+    s = ec.matrix("x")
+    made = fn(s)
+    f = ec.function([s], made)
+    x = layout(X)
+    want = numpy_of(fn, x)
+    want = want if isinstance(made, list) else [want]
+    for again in range(3):
+        got = f(x)
+        for g, w in zip(got if isinstance(made, list) else [got], want, strict=True):
+            np.testing.assert_allclose(g, w, rtol=1e-12, atol=1e-13), again
+    if not isinstance(made, list):
+        place = x.copy(order="K")
+        assert f(place, out=place) is place  # what is kept there may not be read as the input
+        np.testing.assert_allclose(place, want[0], rtol=1e-12, atol=1e-13)
+        wide = np.zeros((70, 131))
+        wide[:, :-1] = x
+        f(wide[:, :-1], out=wide[:, 1:])
+        np.testing.assert_allclose(wide[:, 1:], want[0], rtol=1e-12, atol=1e-13)
+
+
+def test_once():
+    s = ec.matrix("x")
+    assert ec.function([s], columns(s)).dump(X).count(" elemc_exp(") == 2  # declared, called
+    lines = ec.function([s], everything(s)).dump(X)
+    assert lines.count("elemc_tanh(") == 3  # declared, in lanes, in what is left of a row
+    both = ec.function([s], twice(s)).dump(X)
+    assert both.count(" elemc_exp(") == 3
+
+
+def test_masked_and_added_outputs_keep_nothing():
+    s = ec.matrix("x")
+    f = ec.function([s], columns(s))
+    out, mask = np.full(X.shape, 7.0), X > 0
+    f(X, out=out, where=mask)
+    want = np.where(mask, numpy_of(columns, X), 7)
+    np.testing.assert_allclose(out, want, rtol=1e-12)
+    out[...] = 1
+    f(X, out=out, req="add")
+    np.testing.assert_allclose(out, 1 + numpy_of(columns, X), rtol=1e-12)
+
+
+def test_rows_from_memory_are_asked_for_in_advance():
+    s = ec.matrix("x")
+    f = ec.function([s], [s.sum(axis=1), s.max(axis=1)])
+    x = np.random.default_rng(1).standard_normal((2200, 1000))
+    assert "FETCH(x_p" in f.dump(x) and "FETCH" not in f.dump(x[:100])
+    for got, part, want in zip(f(x), f(x[:100]), (x.sum(axis=1), x.max(axis=1)), strict=True):
+        assert np.array_equal(got[:100], part)
+        np.testing.assert_allclose(got, want, atol=1e-11)
