@@ -8,7 +8,7 @@ import pytest
 import elemc as ec
 from elemc.errors import ModeError, ShapeError
 
-from .helpers import layouts, quick_compiler, sample  # noqa: F401 - a fixture
+from .helpers import compile_together, layouts, quick_compiler, sample  # noqa: F401
 
 FOLD = {"sum": np.sum, "prod": np.prod, "max": np.max, "mean": np.mean}
 EXPRESSIONS = [lambda x, y: x * y + 1, lambda x, y: x - y * y]
@@ -51,7 +51,10 @@ def test_meaning(rx, ry, order, dtype, request):
     shapes = [whole[:r] if order == "c" else whole[len(whole) - r:] for r in (rx, ry)]
     values = [sample(dtype, s, k, (1, 3)) for k, s in enumerate(shapes)]
     wanted = [meaning(expression, values, mode, order) for expression, mode in cases]
-    for (_, a), (_, b) in itertools.product(layouts(values[0]), list(layouts(values[1]))[:3]):
+    pairs = [(a, b) for (_, a), (_, b) in itertools.product(
+        layouts(values[0]), list(layouts(values[1]))[:3])]
+    compile_together((f, pair) for pair in pairs)
+    for a, b in pairs:
         for got, want in zip(f(a, b), wanted, strict=True):
             assert got.dtype == np.asarray(want).dtype
             np.testing.assert_allclose(got, want, rtol=1e-5 if dtype == "float32" else 1e-12)

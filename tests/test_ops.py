@@ -95,12 +95,15 @@ def test_within_an_expression(name, dtype):
     result = apply(op, *xs)
     y, w = ec.array("y", 1, result.dtype), ec.array("w", 1, result.dtype)
     other = sample(result.dtype, 19, 9)
-    one = compiled(name, dtype)(*(f(a) for f, a in zip(inner, arrays, strict=True)))
     wraps = (lambda v: apply("multiply", v, w), lambda v: apply("equal", w, v))
-    apart = ec.function([y, w], [wrap(y) for wrap in wraps])
-    for wrap, want in zip(wraps, apart(one, other), strict=True):
-        together = ec.function([*xs, w], wrap(apply(op, *(apply("add", x, x) for x in xs))))
-        assert_same_bits(together(*arrays, other), want)
+    single, apart = compiled(name, dtype), ec.function([y, w], [wrap(y) for wrap in wraps])
+    together = [ec.function([*xs, w], wrap(apply(op, *(apply("add", x, x) for x in xs))))
+                for wrap in wraps]
+    compile_together([*((f, [a]) for f, a in zip(inner, arrays, strict=True)), (single, arrays),
+                      (apart, [other, other]), *((f, [*arrays, other]) for f in together)])
+    one = single(*(f(a) for f, a in zip(inner, arrays, strict=True)))
+    for f, want in zip(together, apart(one, other), strict=True):
+        assert_same_bits(f(*arrays, other), want)
 
 
 def check(name, loop, out, arrays, got, special=False):
