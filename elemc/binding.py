@@ -14,7 +14,7 @@ from .arguments import known, overlap, places_of, same
 from .compiler import Closed
 from .specialize import Signature, bounds_of_rows, folds, line_extents
 
-FEW = 4096  # bytes of the largest input from which on rows have kernels; as in callable.c
+FEW = 1024  # bytes of the largest input from which on rows have kernels; as in callable.c
 
 
 def signature_of(closed: Closed, sizes: Sequence[int], ins: Sequence[np.ndarray],

@@ -40,7 +40,7 @@ enum {
   LARGE_BYTES = 1 << 20, /* of outputs whose memory is kept for the next */
   LINE_BYTES = 1024,     /* of a line that is worth going past the caches */
   STEP = 4,              /* elements between neighbours, if that is worth knowing */
-  FEW = 4096             /* bytes of the largest input from which on rows have kernels */
+  FEW = 1024             /* bytes of the largest input from which on rows have kernels */
 };
 
 typedef int (*Kernel)(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,

@@ -72,7 +72,7 @@ def test_rows_of_known_lengths():
     s = ec.matrix("x")
     f = ec.function([s], s.sum(axis=1))
     assert "n1 = 3;" in f.dump(np.ones((1000, 3))) and "x_s0 = 24" in f.dump(np.ones((1000, 3)))
-    assert "n1 = n[1];" in f.dump(np.ones((100, 3)))  # 2400 bytes
+    assert "n1 = n[1];" in f.dump(np.ones((40, 3)))  # 960 bytes
     assert "tree" not in f.dump(np.ones((10, 4096))) and "tree" in f.dump(np.ones((10, 4097)))
     for n in (1, 2, 3, 16, 17, 100, 4096, 4097, 3, 100, 0):
         x = np.random.default_rng(n).standard_normal((400, n))
@@ -84,10 +84,10 @@ def test_calls_before_change_no_bit(name):
     s = ec.matrix("x")
     x = np.random.default_rng(1).standard_normal((500, 4))
     made = [ec.function([s], CASES[name](s)) for _ in range(3)]
-    fresh = made[0](x[:100]), made[0](x)
-    after_large = made[1](x), made[1](x[:100])
+    fresh = made[0](x[:30]), made[0](x)
+    after_large = made[1](x), made[1](x[:30])
     made[2](np.zeros((0, 4)))
-    after_empty = made[2](x[:100]), made[2](x)
+    after_empty = made[2](x[:30]), made[2](x)
     for few, many in (after_large[::-1], after_empty):
         for got, want in zip(np.atleast_1d(few, many), np.atleast_1d(*fresh), strict=True):
             assert np.array_equal(got, want)
