@@ -126,7 +126,8 @@ static void layout_of(const Operand *o, int *step, uint64_t *packed, uint64_t *p
     order[k] = d;
   }
   npy_intp last = count ? o->strides[order[count - 1]] : o->itemsize;
-  *step = last % o->itemsize == 0 && magnitude(last) <= STEP * o->itemsize ? (int)(last / o->itemsize) : 0;
+  int known = last % o->itemsize == 0 && magnitude(last) <= STEP * o->itemsize;
+  *step = known ? (int)(last / o->itemsize) : 0;
   *packed = *perm = 0;
   for (int k = 0; k < count; k++) {
     int d = order[k];

@@ -162,7 +162,7 @@ class Statements(Expressions):
     def repeatable(self, item: Loop) -> bool:
         """Whether strips are worth being whole, and computing elements twice changes nothing.
 
-        What is read may be written if the access is the same, as in calls in place.
+        What is read where it is written may be the same array, in calls in place.
         """
         every = list(statements(item.body))
         whole = any(isinstance(s, Blocks) and all(f.part is None for f in s.folds) for s in every)
@@ -285,7 +285,7 @@ class Statements(Expressions):
         view: dict[str, Any] = {
                 "kind": "lanes", "lanes": lanes, "full": full, "independent": stores, "tree": tree,
                 "var": f"i{k}", "start": start, "stop": stop,
-                "row": f"{name}_i", "base": f"b{k}", "end": f"e{k}", "count": f"b{k} / BLOCK",
+                "base": f"b{k}", "end": f"e{k}", "count": f"b{k} / BLOCK",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],
                 "body": self.body(item.body)}
         view["fetch"] = self.fetches(item, lanes, count) if full and self.kernel.far else []
