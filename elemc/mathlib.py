@@ -29,6 +29,9 @@ _WAYS: dict[str, tuple[str, str]] = {
     **dict.fromkeys("gamma lgamma digamma polygamma erfinv sinc".split(), ("own", "double")),
 }
 
+# Those that are not left to libmvec where there are 512 bits.
+_AVX512 = "exp expm1 log log1p sinh cosh tanh".split()
+
 SIMD: frozenset[str] = frozenset(name for name, ways in _WAYS.items() if "libmvec" in ways)
 """The functions that have vector variants."""
 
@@ -47,4 +50,4 @@ def source() -> str:
     It is compiled with `-DELEMC_LIBMVEC=1` where gcc and glibc's libmvec are there, else 0.
     """
     template = environment().get_template("mathlib.c.j2")
-    return template.render(functions=FUNCTIONS, ways=_WAYS, complexes=_COMPLEX_LIBM)
+    return template.render(functions=FUNCTIONS, ways=_WAYS, avx512=_AVX512, complexes=_COMPLEX_LIBM)
