@@ -37,7 +37,7 @@ enum {
   WEIGHT = 16,       /* units of work in a nanosecond */
   MOST_THREADS = 256,
   LOCAL_BYTES = 4096,    /* of buffers that live on the stack */
-  LARGE_BYTES = 1 << 20, /* of outputs whose memory is kept for the next */
+  LARGE_BYTES = 1 << 18, /* of outputs whose memory is kept for the next */
   LINE_BYTES = 1024,     /* of a line that is worth going past the caches */
   STEP = 4,              /* elements between neighbours, if that is worth knowing */
   FEW = 1024             /* bytes of the largest input from which on rows have kernels */

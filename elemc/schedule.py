@@ -5,6 +5,8 @@ computed before the loops that need it.  Of the rest, a store or fold enters the
 next axis, and shares that loop with all others that enter it at the same *stage*: the number of
 folds, finished by earlier loops of this level, that it has to wait for.
 
+Loops in which functions wait for each other are cut into strips (`stages`).
+
 A fold's result is a variable where its last loop ends.  If a loop elsewhere needs it, it is kept
 in a buffer over the axes that differ.
 """
@@ -39,6 +41,7 @@ from .order import (
 )
 from .scope import Scope
 from .specialize import lines
+from .stages import stages
 from .values import (
     At,
     Fold,
@@ -241,12 +244,29 @@ class _Scheduler(Folding):
             loop.independent = last and (loop.kind == "lane" or all(
                 isinstance(r.of, Store) or r.of in self.by_rows for r in segment.roots))
             scope.body.append(loop)
-            self.level(segment.roots, inner, scope.inside(loop.body))
+            inside = scope.inside(loop.body)
+            if loop.independent and loop.kind != "lane":
+                inside = self.stages(segment, loop, inside)
+            self.level(segment.roots, inner, inside)
             if loop.independent and not loop.kind == "lane" and self.spec.large:
                 loop.lines = tuple(s for s in loop.body if isinstance(s, Write)
                                    and (s.operand, axis) in self.lines)
         for root in starting:
             self.finish(root, bound, scope, strip)
+
+    def stages(self, segment: Segment, loop: Loop, scope: Scope) -> Scope:
+        """Cut a loop into strips where its functions wait for each other; the scope of the last."""
+        inputs = [v for r in segment.roots for v in r.inputs()]
+        cut = stages(inputs, lambda v: scope.find(v) is not None)
+        if not cut or not all(isinstance(r.of, Store) for r in segment.roots):
+            return scope
+        loop.kind = "parallel strip" if loop.kind == "parallel" else "strip"
+        loop.independent = False
+        for values in cut:
+            scope.rows(values, loop.axis)
+        last = Loop(loop.axis, "lane", [], independent=True)
+        loop.body.append(last)
+        return scope.inside(last.body)
 
     def tiles(self, segment: Segment, loads: Sequence[Load], bound: tuple[str, ...],
               scope: Scope) -> None:

@@ -7,7 +7,7 @@ loaded, and pieces of long expressions; all else is written in place.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -151,8 +151,11 @@ class Scope:
         self.values(self._invariant(wanted, bound), name_all=True)
         if strip is None:
             return
-        rows = [v for v in self._invariant(wanted, bound | {strip})
-                if strip in v.axes and not isinstance(_stripped(v), Load)]
+        self.rows([v for v in self._invariant(wanted, bound | {strip})
+                   if strip in v.axes and not isinstance(_stripped(v), Load)], strip)
+
+    def rows(self, rows: Sequence[Value], strip: str) -> None:
+        """Compute values at every element of a strip, for loops over it that come later."""
         if not rows:
             return
         loop = Loop(strip, "lane", [], independent=True)

@@ -67,6 +67,7 @@ KERNELS = {
                   lambda i, g: (i * g).sum(-1, dtype=np.float32), 80),
     "differences": ([y], y[1:] - y[:-1], {}, np.diff, 40),
     "broadcast_3": ([x3, y], x3 * y, {}, lambda x, y: x * y, 40),
+    "stages": ([y, w], np.sin(np.exp(-y * y)) + w, {}, lambda y, w: np.sin(np.exp(-y * y)) + w, 40),
     "sinc_where": ([y], np.where(y > 0, np.sin(y), 0.0), {},
                    lambda y: np.where(y > 0, np.sin(y), 0.0), 40),
 }

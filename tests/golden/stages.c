@@ -1,0 +1,38 @@
+/*
+ * elemc kernel stages
+ *
+ * z = sin(exp(-y * y)) + w_in
+ *   z: broadcast, order f
+ *
+ * in y[i0]: float64, contiguous
+ * out z[i0]: float64, contiguous
+ * in w_in[i0]: float64, contiguous
+ */
+typedef __INT64_TYPE__ int64_t;
+#define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
+#define INDEPENDENT _Pragma("GCC ivdep")
+enum { STRIP = 64 };
+extern double elemc_exp(double) SIMD;
+extern double elemc_sin(double) SIMD;
+
+int kernel_stages(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
+       const int64_t *n, const int64_t *tune, char *const *w)
+{
+  const int64_t n0 = n[0]; /* extents */
+  /* operands: pointers, and strides in bytes */
+  const char *const y_p = p[0]; const int64_t y_s0 = 8;
+  char *const z_p = p[1]; const int64_t z_s0 = 8;
+  const char *const w_in_p = p[2]; const int64_t w_in_s0 = 8;
+
+  for (int64_t b0 = begin; b0 < end; b0 += STRIP) {
+    const int w0 = end - b0 < STRIP ? (int)(end - b0) : STRIP;
+    double row0[STRIP];
+    INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++) {
+      const double y_v = AT(const double, y_p, i0 * y_s0);
+      row0[l] = elemc_exp(-y_v * y_v);
+    }
+    INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
+      AT(double, z_p, i0 * z_s0) = elemc_sin(row0[l]) + AT(const double, w_in_p, i0 * w_in_s0);
+  }
+  return 0;
+}
