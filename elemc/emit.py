@@ -19,7 +19,7 @@ from .nest import (
     Kernel,
     Phase,
 )
-from .statements import AHEAD, STRIP_BYTES, Statements
+from .statements import AHEAD, RUN, STAGE_BYTES, STRIP_BYTES, Statements
 from .templating import environment
 from .values import BLOCK
 from .work import work_of
@@ -127,8 +127,10 @@ class _Emitter(Statements):
         texts += [env.get_template("tree.c.j2").render(helper=h, **t)
                   for h, t in self.trees.items()]
         macros = [MACROS[m] for m in MACROS if m in self.macros]
-        constants = {"STRIP": self.strip or STRIP_BYTES // 8, "BLOCK": BLOCK, "ROWS": ROWS,
-                     "TREE": TREE, "TILE": TILE, "LINE": self.line_length}
+        constants = {"STRIP": self.strips.get("STRIP", STRIP_BYTES // 8),
+                     "STAGE": self.strips.get("STAGE", STAGE_BYTES // 8), "RUN": RUN,
+                     "BLOCK": BLOCK, "ROWS": ROWS, "TREE": TREE, "TILE": TILE,
+                     "LINE": self.line_length}
         used = [f"{k} = {v}" for k, v in sorted(self.lanes.items())]
         used += [f"{k} = {v}" for k, v in constants.items() if k in self.macros]
         used += [f"PAD = {PAD}"] if "TILE" in self.macros else []
@@ -207,6 +209,7 @@ MACROS = {
     "PAST_LINE": "#define PAST_LINE(pointer) ((int64_t)(pointer) & 63)",
     "STREAM": "extern void elemc_stream(char *to, const void *block, int64_t bytes);",
     "FETCH": "#define FETCH(from) __builtin_prefetch((from) + AHEAD)",
+    "LEVELS": "#define LEVELS(parts) (65 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */",
     "UNROLL": '#define UNROLL _Pragma("GCC unroll 4")',
     "INDEPENDENT": '#define INDEPENDENT _Pragma("GCC ivdep")',
 }

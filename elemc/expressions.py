@@ -66,6 +66,7 @@ class Expressions:
         self.types: set[str] = set()
         self.macros: set[str] = set()
         self.mentioned: set[str] = set()
+        self.running: set[str] = set()  # folds whose states are in registers for several rows
         self.after_lanes = False  # in what is left of a row
         self.within: dict[str, tuple[str, str]] = {}  # the chunk that is being folded
         self.instead: dict[str, str] = {}  # what counts along an axis, if not its variable
@@ -150,6 +151,8 @@ class Expressions:
             case Element():
                 if value.at == "lane" and self.after_lanes:
                     return value.name.removesuffix("_lane"), PRIMARY
+                if value.name in self.running:
+                    return f"{value.name}_l", PRIMARY
                 return f"{value.name}[{self.place(value)}]", PRIMARY
             case At():
                 assert isinstance(value.fold, Element)

@@ -37,10 +37,11 @@ from .values import BLOCK, Convert, Load, Op, Value, walk
 LANES = 16  # of a fold, at least: gcc keeps so many in registers
 LANE_BYTES = 64  # of the lanes of one fold, at least
 AHEAD = 8192  # bytes from what is folded to what is asked of the memory
-STRIP_BYTES = 512  # of the states of one fold in a strip: they stay in registers
+STRIP_BYTES = 8192  # of the states of one fold in a strip: they stay in the first cache
+STAGE_BYTES = 512  # of a value in a strip without folds: what a processor looks ahead
+RUN = 4  # rows that are added to a strip of states before these go to memory
 UNITS = {BLOCK: "BLOCK", ROWS: "ROWS"}
 LINE_BYTES = 2048  # of an output that are computed before they go to memory
-WIDE_BYTES = 4096  # the same where computing hides the traffic: long rows suit the prefetcher
 
 
 class Statements(Expressions):
@@ -53,11 +54,10 @@ class Statements(Expressions):
         self.lanes: dict[str, int] = {}  # of the loops in lanes
         self.laned: set[str] = set()  # their axes
         self.fetched: set[int] = set()  # operands that loops in lanes ask for in advance
-        self.strip = 0
+        self.strips: dict[str, int] = {}  # the lengths of strips, by their names in C
+        self.strip = "STRIP"  # the name of the one around
         self.line: dict[int, str] = {}  # what stands for elements of outputs in a block
         self.line_length = LINE_BYTES
-        self.wide = any(_cost(s.body) >= HEAVY for phase in kernel.phases
-                        for s in statements(phase.body) if isinstance(s, Blocks) and s.strip)
 
     def body(self, body: Sequence[Statement]) -> list[dict[str, Any]]:
         """What the templates need to lay out statements."""
@@ -74,9 +74,9 @@ class Statements(Expressions):
                     self.need_strip(item.dtype)
                 if item.tile:
                     self.macros.add("TILE")
-                size = "[STRIP]" if item.strip else "[TILE][TILE + PAD]" if item.tile else ""
-                return {"kind": "local", "name": item.name + size,
-                        "type": self.type(item.dtype)}
+                tile = "[TILE][TILE + PAD]" if item.tile else ""
+                return {"kind": "local", "type": self.type(item.dtype),
+                        "name": item.name + (f"[{self.strip}]" if item.strip else tile)}
             case Assign():
                 return {"kind": "assign", "target": self.text(item.target),
                         "value": self.text(item.value)}
@@ -146,8 +146,10 @@ class Statements(Expressions):
         if item.independent:
             self.macros.add("INDEPENDENT")
         if item.kind.endswith("strip"):
-            self.macros.add("STRIP")
-            view |= {"kind": "strip", "whole": self.repeatable(item), "next": f"c{k}"}
+            folds = any(isinstance(s, Blocks) for s in statements(item.body))
+            self.strip = "STRIP" if folds else "STAGE"
+            self.macros.add(self.strip)
+            view |= {"kind": "strip", "most": self.strip}
         outer, self.mentioned = self.mentioned, set()
         self.line = {w.operand: f"{self.kernel.operands[w.operand].name}_line[i{k} - b{k}]"
                      for w in item.lines}
@@ -158,18 +160,6 @@ class Statements(Expressions):
             view |= {"kind": "lane", "index": item.axis in self.mentioned}
         self.mentioned |= outer
         return view
-
-    def repeatable(self, item: Loop) -> bool:
-        """Whether strips are worth being whole, and computing elements twice changes nothing.
-
-        What is read where it is written may be the same array, in calls in place.
-        """
-        every = list(statements(item.body))
-        whole = any(isinstance(s, Blocks) and all(f.part is None for f in s.folds) for s in every)
-        read = {v.access for s in every for v in walk(values_of(s)) if isinstance(v, Load)}
-        return whole and not self.wide and all(
-            s.mode == "write" and s.mask is None and s.access not in read
-            for s in every if isinstance(s, Write))
 
     def chunks(self, item: Loop, begin: str, end: str) -> dict[str, Any]:
         """A loop over chunks of an axis."""
@@ -217,9 +207,8 @@ class Statements(Expressions):
 
     def need_strip(self, dtype: np.dtype) -> None:
         """Make strips narrow enough for arrays of `dtype`."""
-        self.macros.add("STRIP")
-        fits = (WIDE_BYTES if self.wide else STRIP_BYTES) // max(4, dtype.itemsize)
-        self.strip = min(self.strip or fits, fits)
+        fits = (STRIP_BYTES if self.strip == "STRIP" else STAGE_BYTES) // max(4, dtype.itemsize)
+        self.strips[self.strip] = min(self.strips.get(self.strip, fits), fits)
 
     def fold(self, fold: LaneFold, item: LaneLoop | Blocks) -> dict[str, Any]:
         """What the templates need to fold one accumulator."""
@@ -245,11 +234,11 @@ class Statements(Expressions):
         if isinstance(item, Blocks) and fold.part:
             at = "" if item.strip is None else "[l]"
             view["merge_part"] = self.merge(fold, fold.name + at, fold.part + at)
-        if fold.tree:
-            self.macros.add("TREE")
         if fold.tree and isinstance(item, Blocks) and item.strip:
             self.trees[helper] = tree
-            self.macros.add("INDEPENDENT")
+            self.macros |= {"INDEPENDENT", "LEVELS"}
+        elif fold.tree:
+            self.macros.add("TREE")
         return view
 
     def tree_name(self, name: str, tree: dict[str, str]) -> str:
@@ -329,13 +318,26 @@ class Statements(Expressions):
             self.macros.add("ROWS")
         view: dict[str, Any] = {
                 "kind": "blocks", "var": f"i{k}", "start": start, "stop": stop, "tree": tree,
-                "strip": item.strip is not None, "wide": self.wide,
+                "strip": item.strip is not None,
                 "direct": all(f.part is None for f in item.folds),
                 "base": f"b{k}", "end": f"e{k}", "width": width, "rows": rows, "folds": folds,
-                "each": each, "count": f"{name}_count" if item.strip is not None else (
+                "each": each, "pushes": stop if each else f"{stop} / ROWS + 1",
+                "count": f"{name}_count" if item.strip is not None else (
                     f"i{k}" if each else f"b{k} / ROWS"),
-                "top": f"{name}_top", "body": self.body(item.body)}
+                "top": f"{name}_top", "body": self.body(item.body),
+                "run": self.run(item) if item.strip is not None else None}
         return view | self.joined(folds, "" if item.strip is None else "[l]")
+
+    def run(self, item: Blocks) -> dict[str, Any] | None:
+        """The innermost loop for several rows at once, if memory is what it waits for."""
+        apart = any(f.part or f.rows for f in item.folds)
+        if apart or len(item.body) > 1 or _cost(item.body) >= HEAVY:
+            return None
+        self.macros |= {"RUN", "UNROLL"}
+        self.running = {f.name for f in item.folds}
+        [loop] = self.body(item.body)
+        self.running = set()
+        return loop
 
     def joined(self, folds: Sequence[dict[str, Any]], at: str = "") -> dict[str, str]:
         """Assignments to all folds at once, as comma expressions; `at` is the place in a strip."""

@@ -41,7 +41,7 @@ def test_bits_do_not_depend_on_the_place(fn, dtype):
     x, y = RNG.standard_normal((2, 1000)).astype(dtype)
     want = wanted(fn, x[:200], y[:200])
     compiled = ec.compile(fn)
-    assert "STRIP" in compiled.dump(x, y)
+    assert "STAGE" in compiled.dump(x, y)
     for n in (1, 2, 15, 63, 64, 65, 127, 128, 129, 200):
         for a, b in ((x[:n], y[:n]), (x.repeat(2)[::2][:n], y[:n]), (x[:n][::-1], y[:n][::-1])):
             got = compiled(a, b)
@@ -80,4 +80,4 @@ def test_large_and_on_all_threads():
 
 def test_one_function_needs_no_strip():
     x = RNG.standard_normal(100)
-    assert "STRIP" not in ec.compile(lambda x: np.exp(x) + np.sin(x)).dump(x)
+    assert "STAGE" not in ec.compile(lambda x: np.exp(x) + np.sin(x)).dump(x)

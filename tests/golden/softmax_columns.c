@@ -9,8 +9,10 @@
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
+#define LEVELS(parts) (65 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */
+#define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
-enum { STRIP = 512, ROWS = 64, TREE = 40 };
+enum { STRIP = 1024, RUN = 4, ROWS = 64 };
 extern double elemc_exp(double) SIMD;
 
 /* the greater; NaN if either is */
@@ -66,14 +68,22 @@ int kernel_softmax_columns(int64_t phase, int64_t begin, int64_t end, char *cons
       double max0[STRIP];
       for (int l = 0; l < w0; l++)
         max0[l] = -__builtin_inf();
-      for (int64_t i1 = 0; i1 < n1; i1++) {
+      for (int64_t k = 0; k < n1 / RUN; k++) {
+        INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++) {
+          double max0_l = max0[l];
+          UNROLL for (int64_t r = 0, i1 = k * RUN; r < RUN; r++, i1++)
+            max0_l = maximum_f64(max0_l, AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
+          max0[l] = max0_l;
+        }
+      }
+      for (int64_t i1 = n1 / RUN * RUN; i1 < n1; i1++) {
         INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
           max0[l] = maximum_f64(max0[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
       }
       INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
         buffer0[i0] = max0[l];
       /* sum0: sum along i1 */
-      double sum0[STRIP], sum0_tree[TREE * STRIP];
+      double sum0[STRIP], sum0_tree[LEVELS(n1 / ROWS + 1) * w0];
       int64_t sum0_count = 0;
       for (int64_t b1 = 0; b1 < n1; b1 += ROWS, sum0_count++) {
         const int64_t e1 = b1 + ROWS < n1 ? b1 + ROWS : n1;

@@ -11,7 +11,7 @@
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define INDEPENDENT _Pragma("GCC ivdep")
-enum { STRIP = 64 };
+enum { STAGE = 64 };
 extern double elemc_exp(double) SIMD;
 extern double elemc_sin(double) SIMD;
 
@@ -24,9 +24,9 @@ int kernel_stages(int64_t phase, int64_t begin, int64_t end, char *const *p, con
   char *const z_p = p[1]; const int64_t z_s0 = 8;
   const char *const w_in_p = p[2]; const int64_t w_in_s0 = 8;
 
-  for (int64_t b0 = begin; b0 < end; b0 += STRIP) {
-    const int w0 = end - b0 < STRIP ? (int)(end - b0) : STRIP;
-    double row0[STRIP];
+  for (int64_t b0 = begin; b0 < end; b0 += STAGE) {
+    const int w0 = end - b0 < STAGE ? (int)(end - b0) : STAGE;
+    double row0[STAGE];
     INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++) {
       const double y_v = AT(const double, y_p, i0 * y_s0);
       row0[l] = elemc_exp(-y_v * y_v);

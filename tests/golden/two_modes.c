@@ -13,8 +13,10 @@
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
+#define LEVELS(parts) (65 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */
+#define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
-enum { STRIP = 64, ROWS = 64, TREE = 40 };
+enum { STRIP = 1024, RUN = 4, ROWS = 64 };
 
 /* A pairwise tree of partial states, kept as a binary counter: rounding grows like log n.
  * What is pushed is lost. */
@@ -59,17 +61,21 @@ int kernel_two_modes(int64_t phase, int64_t begin, int64_t end, char *const *p, 
     for (int64_t b0 = begin; b0 < end; b0 += STRIP) {
       const int w0 = end - b0 < STRIP ? (int)(end - b0) : STRIP;
       /* sum0: sum along i1 */
-      double sum0[STRIP], sum0_tree[TREE * STRIP];
+      double sum0[STRIP], sum0_tree[LEVELS(n1 / ROWS + 1) * w0];
       int64_t sum0_count = 0;
       for (int64_t b1 = 0; b1 < n1; b1 += ROWS, sum0_count++) {
         const int64_t e1 = b1 + ROWS < n1 ? b1 + ROWS : n1;
         for (int l = 0; l < w0; l++)
           sum0[l] = 0.0;
-        for (int64_t i1 = b1; i1 < e1 && w0 == STRIP; i1++) {
-          INDEPENDENT for (int64_t l = 0, i0 = b0; l < STRIP; l++, i0++)
-            sum0[l] = sum0[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+        for (int64_t k = b1 / RUN; k < e1 / RUN; k++) {
+          INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++) {
+            double sum0_l = sum0[l];
+            UNROLL for (int64_t r = 0, i1 = k * RUN; r < RUN; r++, i1++)
+              sum0_l = sum0_l + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+            sum0[l] = sum0_l;
+          }
         }
-        for (int64_t i1 = b1; i1 < e1 && w0 < STRIP; i1++) {
+        for (int64_t i1 = e1 / RUN * RUN; i1 < e1; i1++) {
           INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
             sum0[l] = sum0[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
         }
