@@ -38,7 +38,7 @@ LANES = 16  # of a fold, at least: gcc keeps so many in registers
 LANE_BYTES = 64  # of the lanes of one fold, at least
 AHEAD = 8192  # bytes from what is folded to what is asked of the memory
 STRIP_BYTES = 8192  # of the states of one fold in a strip: they stay in the first cache
-STAGE_BYTES = 512  # of a value in a strip without folds: what a processor looks ahead
+STAGE_BYTES = 512  # of a value in a strip that goes through stages: what a processor looks ahead
 RUN = 4  # rows that are added to a strip of states before these go to memory
 UNITS = {BLOCK: "BLOCK", ROWS: "ROWS"}
 LINE_BYTES = 2048  # of an output that are computed before they go to memory
@@ -146,8 +146,9 @@ class Statements(Expressions):
         if item.independent:
             self.macros.add("INDEPENDENT")
         if item.kind.endswith("strip"):
-            folds = any(isinstance(s, Blocks) for s in statements(item.body))
-            self.strip = "STRIP" if folds else "STAGE"
+            local = isinstance(item.body[0], Local)
+            lanes = all(isinstance(s, Local) or getattr(s, "kind", "") == "lane" for s in item.body)
+            self.strip = "STAGE" if local and lanes else "STRIP"
             self.macros.add(self.strip)
             view |= {"kind": "strip", "most": self.strip}
         outer, self.mentioned = self.mentioned, set()
