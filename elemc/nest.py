@@ -28,11 +28,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .layout import Operand
-from .values import Access, Fold, Literal, Value, inline
+from .values import Access, Fold, Literal, Op, Value, inline
 
 ROWS = 64  # rows between two steps of their tree
 TILE = 64  # indices of either side of a tile
 PAD = 8  # elements between its rows, so that they do not meet in the cache
+IDEMPOTENT = ("maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "bitwise_and",
+              "bitwise_or")
 TREE = 40  # levels of a pairwise tree: more than memory can hold
 
 
@@ -120,7 +122,7 @@ class LaneFold:
     """A fold whose state is one scalar that may be merged in any order.
 
     `neutral` is what a lane starts from, `identity` the state of an empty axis; `merge` joins the
-    states named `a` and `b`; `tree` asks for a pairwise tree (rounding) or not (exact).
+    states named `a` and `b`: in any order, if it is `exact`; `tree` asks for a pairwise tree.
     `part` names the state of inner loops that each turn of `Blocks` adds; `rows` is the buffer of
     the states of all chunks, if they are rows.
     """
@@ -132,8 +134,14 @@ class LaneFold:
     identity: Value
     merge: Value
     tree: bool
+    exact: bool
     part: str | None = None
     rows: Element | None = None
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether the same element may be folded twice."""
+        return isinstance(self.merge, Op) and self.merge.op.name in IDEMPOTENT
 
 
 def lane_fold(fold: Fold, name: str, short: bool = False) -> LaneFold:
@@ -144,7 +152,7 @@ def lane_fold(fold: Fold, name: str, short: bool = False) -> LaneFold:
     neutral, identity = (Literal(nothing, dtype, start[0]) for start in (
         program.neutral, program.identity or program.neutral))
     return LaneFold(name, program.name, dtype, neutral, identity, merge,
-                    not program.exact and not short)
+                    not program.exact and not short, program.exact)
 
 
 @dataclass

@@ -259,6 +259,11 @@ class Statements(Expressions):
         tree = any(f.tree for f in item.folds) and item.axis not in self.within
         widest = max(f.dtype.itemsize for f in item.folds)
         count = max(LANES, LANE_BYTES // widest)  # no other fold of the kernel has a say
+        stores = any(isinstance(s, Write) or isinstance(s, Assign) and bool(
+            isinstance(s.target, Element) and s.target.dims) for s in statements(item.body))
+        again = not stores and all(f.idempotent for f in item.folds)
+        if item.axis in self.within and all(f.exact for f in item.folds):
+            count *= 2  # a chunk is long
         lanes = "LANES" if count == LANES else f"LANES_{count}"
         length = self.length(self.extent_of(item.axis))
         full = length is None or int(length) >= count
@@ -268,12 +273,11 @@ class Statements(Expressions):
             self.macros |= {"UNROLL"} | ({"BLOCK"} if tree else set())
         start, stop = self.bounds(item.axis)
         name = item.folds[0].name
-        stores = any(isinstance(s, Write) or isinstance(s, Assign) and bool(
-            isinstance(s.target, Element) and s.target.dims) for s in statements(item.body))
         if stores:  # gcc gives up comparing the addresses of many operands with theirs
             self.macros.add("INDEPENDENT")
         view: dict[str, Any] = {
                 "kind": "lanes", "lanes": lanes, "full": full, "independent": stores, "tree": tree,
+                "again": again,
                 "var": f"i{k}", "start": start, "stop": stop,
                 "base": f"b{k}", "end": f"e{k}", "count": f"b{k} / BLOCK",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],
@@ -348,8 +352,6 @@ class Statements(Expressions):
         trees = [f for f in folds if f["tree"]]
         exact = [f for f in folds if not f["tree"]]
         return {
-            "set_lanes": assign("{name}_lane[l] = {neutral}",
-                                [f for f in folds if not f["from_zero"]]),
             "merge_lanes": assign("{name}_lane[l] = {merge_lanes}", folds),
             "merge_top": assign("{name} = {merge_top}", trees),
             "set_trees": assign("{name}{at} = {neutral}", trees),

@@ -19,14 +19,14 @@ enum { LANES = 16 };
 static inline double minimum_f64(double a, double b)
 {
   const double best = b < a ? b : a; /* one instruction, which gives NaN if a is */
-  return b != b ? b : best;
+  return b != b ? __builtin_nan("") : best; /* not b: gcc would compare twice */
 }
 
 /* the greater; NaN if either is */
 static inline double maximum_f64(double a, double b)
 {
   const double best = b > a ? b : a; /* one instruction, which gives NaN if a is */
-  return b != b ? b : best;
+  return b != b ? __builtin_nan("") : best; /* not b: gcc would compare twice */
 }
 
 int kernel_extremes(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
@@ -43,22 +43,25 @@ int kernel_extremes(int64_t phase, int64_t begin, int64_t end, char *const *p, c
     double min0 = __builtin_inf();
     double max0 = -__builtin_inf();
     if (n1 >= LANES) {
-      double min0_lane[LANES];
-      double max0_lane[LANES];
-      for (int l = 0; l < LANES; l++)
-        min0_lane[l] = __builtin_inf(), max0_lane[l] = -__builtin_inf();
+      double min0_lane[LANES] = {[0 ... LANES - 1] = __builtin_inf()};
+      double max0_lane[LANES] = {[0 ... LANES - 1] = -__builtin_inf()};
       for (int64_t k = 0; k < n1 / LANES; k++)
         UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++) {
           const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
           min0_lane[l] = minimum_f64(min0_lane[l], x_v);
           max0_lane[l] = maximum_f64(max0_lane[l], x_v);
         }
+      UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++) {
+        const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+        min0_lane[l] = minimum_f64(min0_lane[l], x_v);
+        max0_lane[l] = maximum_f64(max0_lane[l], x_v);
+      }
       UNROLL for (int h = LANES / 2; h > 0; h /= 2)
         for (int l = 0; l < h; l++)
           min0_lane[l] = minimum_f64(min0_lane[l], min0_lane[l + h]), max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
       min0 = min0_lane[0], max0 = max0_lane[0];
     }
-    for (int64_t i1 = n1 / LANES * LANES; i1 < n1; i1++) {
+    for (int64_t i1 = n1 < LANES ? 0 : n1; i1 < n1; i1++) {
       const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
       min0 = minimum_f64(min0, x_v);
       max0 = maximum_f64(max0, x_v);

@@ -19,7 +19,7 @@ extern double elemc_exp(double) SIMD;
 static inline double maximum_f64(double a, double b)
 {
   const double best = b > a ? b : a; /* one instruction, which gives NaN if a is */
-  return b != b ? b : best;
+  return b != b ? __builtin_nan("") : best; /* not b: gcc would compare twice */
 }
 
 /* A pairwise tree of partial states, kept as a binary counter: rounding grows like log n.

@@ -18,7 +18,7 @@ extern double elemc_exp(double) SIMD;
 static inline double maximum_f64(double a, double b)
 {
   const double best = b > a ? b : a; /* one instruction, which gives NaN if a is */
-  return b != b ? b : best;
+  return b != b ? __builtin_nan("") : best; /* not b: gcc would compare twice */
 }
 
 int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
@@ -34,18 +34,18 @@ int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *
     /* max0: max along i1, in lanes */
     double max0 = -__builtin_inf();
     if (n1 >= LANES) {
-      double max0_lane[LANES];
-      for (int l = 0; l < LANES; l++)
-        max0_lane[l] = -__builtin_inf();
+      double max0_lane[LANES] = {[0 ... LANES - 1] = -__builtin_inf()};
       for (int64_t k = 0; k < n1 / LANES; k++)
         UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
           max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
+      UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++)
+        max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
       UNROLL for (int h = LANES / 2; h > 0; h /= 2)
         for (int l = 0; l < h; l++)
           max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
       max0 = max0_lane[0];
     }
-    for (int64_t i1 = n1 / LANES * LANES; i1 < n1; i1++)
+    for (int64_t i1 = n1 < LANES ? 0 : n1; i1 < n1; i1++)
       max0 = maximum_f64(max0, AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
     INDEPENDENT for (int64_t i1 = 0; i1 < n1; i1++)
       buffer0[i1] = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0);
