@@ -9,6 +9,7 @@ import numpy as np
 
 from .leaves import Leaves, target_of
 from .nest import (
+    IDEMPOTENT,
     ROWS,
     Assign,
     Blocks,
@@ -26,7 +27,9 @@ from .nest import (
 )
 from .order import Root, Segment, next_axis
 from .scope import Scope
-from .values import BLOCK, Convert, Fold, Scan, Specialized, Value, inline
+from .values import BLOCK, SHORT, Convert, Fold, Op, Scan, Specialized, Value, inline, walk
+
+VECTOR = 8  # elements from which on a short row is worth vectors
 
 
 class Folding(Leaves):
@@ -55,7 +58,10 @@ class Folding(Leaves):
 
     def lanes(self, segment: Segment, merged: Sequence[Root], axis: str, scope: Scope) -> None:
         """A row: the folds in `merged` in lanes, the others and the stores element by element."""
-        short = self.spec.between(axis)[1] <= BLOCK  # one block needs no tree
+        low, high = self.spec.between(axis)
+        short = high <= BLOCK  # one block needs no tree
+        if VECTOR <= low == high < SHORT:
+            self.vectors(segment, axis, high, scope)
         folds = [lane_fold(r.fold, self.name(r.fold.program.name), short) for r in merged]
         loop = LaneLoop(axis, folds, [])
         inner = scope.inside(loop.body)
@@ -66,6 +72,16 @@ class Folding(Leaves):
         scope.body.append(loop)
         for root, fold in zip(merged, folds, strict=True):
             self.states[root.fold] = [Named(frozenset(), fold.dtype, fold.name)]
+
+    def vectors(self, segment: Segment, axis: str, length: int, scope: Scope) -> None:
+        """Choose between values in a loop of its own, where a row is too short for lanes.
+
+        There it is vectors that choose; in the loop that folds them it would be branches.
+        """
+        chosen = [v for r in segment.roots if not isinstance(r.of, Scan) for v in r.inputs()
+                  if any(isinstance(w, Op) and w.op.name in ("where", *IDEMPOTENT)
+                         for w in walk([v], lambda w: scope.find(w) is not None))]
+        scope.rows(list(dict.fromkeys(v for v in chosen if axis in v.axes)), axis, length)
 
     def blocks(self, segment: Segment, merged: Sequence[Root], inner: tuple[str, ...],
                scope: Scope, strip: str | None, short: bool = False) -> None:

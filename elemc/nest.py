@@ -75,12 +75,13 @@ class Let:
 
 @dataclass
 class Local:
-    """A variable; with `strip` or `tile`, an array of one per element of the strip or tile."""
+    """A variable; with `strip`, `tile` or `length`, an array of the strip, the tile, or so many."""
 
     name: str
     dtype: np.dtype
     strip: bool = False
     tile: bool = False
+    length: int = 0
 
 
 @dataclass

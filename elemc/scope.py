@@ -154,16 +154,18 @@ class Scope:
         self.rows([v for v in self._invariant(wanted, bound | {strip})
                    if strip in v.axes and not isinstance(_stripped(v), Load)], strip)
 
-    def rows(self, rows: Sequence[Value], strip: str) -> None:
-        """Compute values at every element of a strip, for loops over it that come later."""
+    def rows(self, rows: Sequence[Value], axis: str, length: int = 0) -> None:
+        """Compute values along a strip of an axis, or all its `length`, for loops that follow."""
         if not rows:
             return
-        loop = Loop(strip, "lane", [], independent=True)
+        loop = Loop(axis, "serial" if length else "lane", [], independent=True)
         inside = self.inside(loop.body)
         made = inside.values(rows)
         for row in rows:
-            target = Element(row.axes, row.dtype, self.fresh("row"), at=strip)
-            self.body.append(Local(target.name, row.dtype, True))
+            name = self.fresh("row")
+            target = (Element(row.axes, row.dtype, name, (axis,)) if length else
+                      Element(row.axes, row.dtype, name, at=axis))
+            self.body.append(Local(name, row.dtype, not length, length=length))
             loop.body.append(Assign(target, made[row]))
             self.known[row] = target
         self.body.append(loop)

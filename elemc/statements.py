@@ -74,7 +74,7 @@ class Statements(Expressions):
                     self.need_strip(item.dtype)
                 if item.tile:
                     self.macros.add("TILE")
-                tile = "[TILE][TILE + PAD]" if item.tile else ""
+                tile = "[TILE][TILE + PAD]" if item.tile else f"[{item.length}]" * (item.length > 0)
                 return {"kind": "local", "type": self.type(item.dtype),
                         "name": item.name + (f"[{self.strip}]" if item.strip else tile)}
             case Assign():
