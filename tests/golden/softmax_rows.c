@@ -38,11 +38,10 @@ int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *
       for (int64_t k = 0; k < n1 / LANES; k++)
         UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
           max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
-      UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++)
+      if (n1 % LANES) UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++)
         max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
-      UNROLL for (int h = LANES / 2; h > 0; h /= 2)
-        for (int l = 0; l < h; l++)
-          max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
+      UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
+        max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
       max0 = max0_lane[0];
     }
     for (int64_t i1 = n1 < LANES ? 0 : n1; i1 < n1; i1++)
@@ -59,9 +58,8 @@ int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *
         for (int64_t k = b1 / LANES; k < e1 / LANES; k++)
           UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
             sum0_lane[l] = sum0_lane[l] + buffer0[i1];
-        UNROLL for (int h = LANES / 2; h > 0; h /= 2)
-          for (int l = 0; l < h; l++)
-            sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
+        UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
+          sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
         sum0 = sum0_lane[0];
       }
       for (int64_t i1 = e1 / LANES * LANES; i1 < e1; i1++)
