@@ -5,7 +5,7 @@ Grammar::
     Kernel    := (phases, buffers)
     Phase     := (axis or None, body)              a parallel phase runs `axis` from begin to end
     statement := Loop(axis, kind, body)            kind: serial | parallel | strip | lane |
-                                                           chunks | tiles
+                                                           chunks | tiles | mirrored
                | LaneLoop(axis, folds, body)       folds along a row, in lanes
                | Blocks(axis, folds, body)         folds along an outer axis, in a pairwise tree
                | Let(name, value)                  a constant
@@ -107,6 +107,7 @@ class Write:
 class Loop:
     """A loop over one axis; `independent` if its iterations may run in any order.
 
+    A "mirrored" one is part of a loop over the same axis, and goes the other way.
     `lines` are writes of its body that go past the caches, a block at a time.
     """
 
@@ -263,6 +264,11 @@ def statements(body: Sequence[Statement]) -> Iterator[Statement]:
         yield statement
         for inner in bodies(statement):
             yield from statements(inner)
+
+
+def targets_of(statement: Statement) -> tuple[Value, ...]:
+    """The variable or element that a statement assigns."""
+    return (statement.target,) if isinstance(statement, Assign) else ()
 
 
 def values_of(statement: Statement) -> tuple[Value, ...]:

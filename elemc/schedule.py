@@ -14,6 +14,7 @@ in a buffer over the axes that differ.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,9 +23,13 @@ from .nest import (
     Assign,
     Element,
     Kernel,
+    Let,
     Local,
     Loop,
+    Statement,
     Write,
+    targets_of,
+    values_of,
 )
 from .order import (
     HEAVY,
@@ -81,6 +86,23 @@ def chunked(segment: Segment) -> bool:
     return any(segment.axis in r.over and r.merges for r in segment.roots)
 
 
+def pair_scans(body: list[Statement]) -> None:
+    """Let scans from either end of an axis share a loop: each waits for its own last state."""
+    places = [k for k, s in enumerate(body) if isinstance(s, Loop)]
+    for a, b in reversed(list(zip(places, places[1:], strict=False))):
+        first, second = body[a], body[b]
+        if not isinstance(first, Loop) or not isinstance(second, Loop):
+            continue  # the second has been paired
+        parts = [first.body, [*body[a + 1:b], *second.body]]
+        plain = all(isinstance(s, (Let, Local, Assign)) for part in parts for s in part)
+        made, used = ([{v.name for s in part for v in walk(values(s)) if hasattr(v, "name")}
+                       for part in parts] for values in (targets_of, values_of))
+        apart = not made[0] & used[1] and not made[1] & used[0]
+        if plain and apart and first.axis == second.axis and first.reverse != second.reverse:
+            back = Loop(second.axis, "mirrored", second.body)
+            body[a:b + 1] = [*body[a + 1:b], replace(first, body=[*first.body, back])]
+
+
 class _Scheduler(Folding):
     def __init__(self, spec: Specialized) -> None:
         super().__init__(spec)
@@ -123,6 +145,7 @@ class _Scheduler(Folding):
             if segment.axis and not segment.axis.endswith("/"):
                 kept += self.keep_row(segment, segments[k + 1:], (*bound, segment.axis), scope)
             self.segment(segment, bound, scope)
+        pair_scans(scope.body)
         for value in kept:  # of this turn of the loops around
             del self.planned[value], self.buffered[value]
 

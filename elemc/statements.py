@@ -137,6 +137,12 @@ class Statements(Expressions):
             return self.tiles(item, *((begin, end) if item.kind.startswith("parallel") else
                                       self.bounds(item.axis)))
         start, stop = self.bounds(item.axis)
+        if item.kind == "mirrored":
+            forth, self.instead[item.axis] = self.var(item.axis), f"r{k}"
+            body = self.body(item.body)
+            del self.instead[item.axis]
+            last = f"{stop} - 1" if start == "0" else f"{start} + {stop} - 1"
+            return {"kind": "mirrored", "var": f"r{k}", "other": forth, "last": last, "body": body}
         view: dict[str, Any] = {
             "kind": "loop", "var": f"i{k}", "start": start, "stop": stop,
             "base": f"b{k}", "width": f"w{k}", "independent": item.independent,
