@@ -31,8 +31,10 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m bench",
         description="elemc beside NumPy and whichever other packages are installed, in one run.",
     )
-    parser.add_argument("what", nargs="?", choices=["workloads", "overhead"], default="workloads",
-                        help="workloads (default), or the cost of calls and of starting")
+    parser.add_argument("what", nargs="?", default="workloads",
+                        choices=["workloads", "overhead", "functions"],
+                        help="workloads (default), the cost of calls and of starting, or the "
+                        "functions of the math library")
     parser.add_argument("--workloads", metavar="A,B", help="default: all, see --list")
     parser.add_argument("--sizes", default="8,100k,8M",
                         help="elements (default: %(default)s); beyond 8M, such as 32M, only rows "
@@ -156,6 +158,21 @@ def overhead(options: argparse.Namespace) -> int:
     return 0
 
 
+def functions(options: argparse.Namespace) -> int:
+    """Print what an element of each function of the math library takes, here and in libmvec."""
+    from . import report
+    from .functions import times
+
+    print(f"{'':<10}{'dtype':<10}{'elemc':>8}{'plain C':>10}   ratio [95 % interval]")
+    rows = []
+    for name, dtype, ours, theirs, ratio in times(options.rounds):
+        print(f"{name:<10}{dtype:<10}{ours:8.3f}{theirs:10.3f} ns{ratio.median:6.2f} "
+              f"[{ratio.low:.2f}, {ratio.high:.2f}]", flush=True)
+        rows.append({"function": name, "dtype": dtype, "elemc": ours, "plain_c": theirs})
+    write({"machine": report.machine(options.threads), "functions": rows}, options.json)
+    return 0
+
+
 def sweep(options: argparse.Namespace) -> int:
     """Run random cases; 1 if an answer of elemc's was wrong."""
     from . import report
@@ -198,7 +215,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if options.sweep:
         return sweep(options)
-    return overhead(options) if options.what == "overhead" else compare(options)
+    return {"overhead": overhead, "functions": functions}.get(options.what, compare)(options)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ FORMAT = "1"  # of what is noted of a compiler; part of every key
 
 COMMON = (
     "-std=gnu11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fwrapv",
-    "-fno-strict-aliasing", "-fPIC",
+    "-fno-strict-aliasing", "-fPIC", "-fno-plt",
 )  # fmt: skip
 
 # Flags that change what a program means; with some linkers, in the whole process.
