@@ -52,9 +52,9 @@ extern size_t elemc_size(const void *data);
 extern void elemc_give(void *data);
 extern int64_t elemc_large(void);
 extern int elemc_threads(double nanoseconds);
-extern int elemc_run(Kernel kernel, int64_t phase, int64_t length, double nanoseconds, int threads,
-                     char *const *p, const int64_t *s, const int64_t *n, char *const *w,
-                     int64_t buffers);
+extern int elemc_run(Kernel kernel, int64_t phase, int64_t length, int64_t least,
+                     double nanoseconds, int threads, char *const *p, const int64_t *s,
+                     const int64_t *n, char *const *w, int64_t buffers);
 
 typedef struct {
   char *data;
@@ -95,7 +95,7 @@ typedef struct {
   int64_t scalar[OPERANDS];
   int64_t extent[PLACES], n[PLACES], s[PLACES];
   char *p[PLACES], **w, *own_w[PLACES]; /* w: own_w if there is one thread */
-  int64_t phases, length[PLACES];
+  int64_t phases, length[PLACES], least[PLACES]; /* least: indices of a piece */
   double work[PLACES]; /* nanoseconds, per phase */
 } Call;
 
@@ -556,13 +556,14 @@ static double estimate(Call *c, const int64_t **code) {
   for (int64_t k = 0; k < c->phases; k++) {
     int64_t axis = *at++;
     c->length[k] = axis < 0 ? 1 : c->n[axis];
+    c->least[k] = *at++;
     c->work[k] = 0;
     for (int64_t terms = *at++; terms > 0; terms--) {
       double part = (double)*at++ / WEIGHT;
       for (int64_t count = *at++; count > 0; count--) part *= (double)c->n[*at++];
       c->work[k] += part;
     }
-    if (c->length[k] > 1 && c->work[k] > most) most = c->work[k];
+    if (c->length[k] > c->least[k] && c->work[k] > most) most = c->work[k];
   }
   *code = at;
   return most;
@@ -612,8 +613,8 @@ static int phases(const Call *c, const Entry *e, int threads, int64_t buffers) {
   int status = 0;
   for (int64_t k = 0; k < c->phases; k++)
     status |= threads == 1 ? e->kernel(k, 0, c->length[k], c->p, c->s, c->n, NULL, c->w)
-                           : elemc_run(e->kernel, k, c->length[k], c->work[k], threads, c->p, c->s,
-                                       c->n, c->w, buffers);
+                           : elemc_run(e->kernel, k, c->length[k], c->least[k], c->work[k],
+                                       threads, c->p, c->s, c->n, c->w, buffers);
   if (state != NULL) PyEval_RestoreThread(state);
   return status;
 }

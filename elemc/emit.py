@@ -16,13 +16,17 @@ from .nest import (
     ROWS,
     TILE,
     TREE,
+    Blocks,
     Kernel,
     Phase,
+    statements,
 )
 from .statements import AHEAD, RUN, STAGE_BYTES, STRIP_BYTES, Statements
 from .templating import environment
 from .values import BLOCK
 from .work import work_of
+
+COLUMNS = 512  # the least that a thread folds: of fewer, threads would share what they read
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,11 @@ class Part:
 
     `axis` is the place of its parallel axis in `sizes`, or None if it runs in one piece.  `work`
     is a sum, in units of 1/16 nanosecond: of pairs of a factor and places of other factors.
+    `least` is how many indices of the axis a thread takes at a time, or more.
     """
 
     axis: int | None
+    least: int
     work: tuple[tuple[int, tuple[int, ...]], ...]
 
 
@@ -114,7 +120,9 @@ class _Emitter(Statements):
     def part(self, phase: Phase) -> Part:
         """What a caller needs to know of a phase."""
         work = work_of(self.kernel, phase)
-        return Part(None if phase.axis is None else self.size_place(phase.axis.rstrip("/")),
+        axis = phase.axis and phase.axis.rstrip("/")
+        columns = any(isinstance(s, Blocks) and s.strip == axis for s in statements(phase.body))
+        return Part(None if axis is None else self.size_place(axis), COLUMNS if columns else 1,
                     tuple((units, tuple(map(self.size_place, axes))) for units, axes in work))
 
     def prologue(self, body: str) -> dict[str, list[str]]:

@@ -241,7 +241,7 @@ def stream(closed: Closed, compiled: Compiled, signature: Signature,
         words += _pointer(pointer)
     words += [len(bind.phases)]
     for phase in bind.phases:
-        words += [-1 if phase.axis is None else phase.axis, len(phase.work)]
+        words += [-1 if phase.axis is None else phase.axis, phase.least, len(phase.work)]
         for units, places in phase.work:
             words += [units, len(places), *places]
     words += [len(bind.buffers)]

@@ -347,15 +347,17 @@ static int64_t piece_of(int64_t length, double nanoseconds, int threads) {
   return (piece + grain - 1) / grain * grain;
 }
 
-/* Run a phase that is worth `nanoseconds` by at most `threads` threads; returns its status. */
-int elemc_run(Kernel kernel, int64_t phase, int64_t length, double nanoseconds, int threads,
-              char *const *p, const int64_t *s, const int64_t *n, char *const *w,
+/* Run a phase that is worth `nanoseconds` by at most `threads` threads, in pieces of at least
+ * `least` indices; returns its status. */
+int elemc_run(Kernel kernel, int64_t phase, int64_t length, int64_t least, double nanoseconds,
+              int threads, char *const *p, const int64_t *s, const int64_t *n, char *const *w,
               int64_t buffers) {
   int worth = elemc_threads(nanoseconds);
   if (threads > worth) threads = worth;
-  if (threads < 2 || length < 2 || pthread_mutex_trylock(&pool.busy) != 0)
+  if (threads < 2 || length <= least || pthread_mutex_trylock(&pool.busy) != 0)
     return kernel(phase, 0, length, p, s, n, NULL, w);
   int64_t piece = piece_of(length, nanoseconds, threads);
+  if (piece < least) piece = least;
   Job job = {.kernel = kernel, .phase = phase, .length = length, .piece = piece,
              .p = p, .s = s, .n = n, .w = w, .buffers = buffers};
   fegetenv(&job.modes);

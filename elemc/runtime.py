@@ -26,8 +26,9 @@ LINE_BYTES = 1024  # of a line that is worth going past the caches; as in callab
 
 LARGE_C = "int64_t elemc_large(void)"
 THREADS_C = "int elemc_threads(double nanoseconds)"
-RUN_C = ("int elemc_run(intptr_t kernel, int64_t phase, int64_t length, double nanoseconds, "
-         "int threads, intptr_t *p, int64_t *s, int64_t *n, intptr_t *w, int64_t buffers)")
+RUN_C = ("int elemc_run(intptr_t kernel, int64_t phase, int64_t length, int64_t least, "
+         "double nanoseconds, int threads, intptr_t *p, int64_t *s, int64_t *n, intptr_t *w, "
+         "int64_t buffers)")
 
 
 def given(array: np.ndarray) -> Given:
@@ -103,7 +104,8 @@ def bind(compiled: Compiled, arrays: Sequence[np.ndarray], sizes: Sequence[int],
     n = [size_of(kind, what, sizes, program) for kind, what in bindings.sizes]
     work = [sum(units * math.prod(n[k] for k in places) for units, places in phase.work) / UNITS
             for phase in bindings.phases]
-    pieces = [t for t, phase in zip(work, bindings.phases, strict=True) if phase.axis is not None]
+    pieces = [t for t, phase in zip(work, bindings.phases, strict=True)
+              if phase.axis is not None and n[phase.axis] > phase.least]
     threads = most_threads or runtime_function(THREADS_C)(max(pieces, default=0))
     buffers = _buffers(compiled, n, threads)
     places = [b.__array_interface__["data"][0] for b in buffers]
@@ -112,8 +114,8 @@ def bind(compiled: Compiled, arrays: Sequence[np.ndarray], sizes: Sequence[int],
     run = runtime_function(RUN_C)
 
     def phase(number: int, length: int, keep: Any = (arrays, buffers)) -> int:
-        status: int = run(compiled.kernel.address, number, length, work[number], threads, *words,
-                          len(bindings.buffers))
+        status: int = run(compiled.kernel.address, number, length, bindings.phases[number].least,
+                          work[number], threads, *words, len(bindings.buffers))
         return status
 
     lengths = [1 if phase.axis is None else n[phase.axis] for phase in bindings.phases]
