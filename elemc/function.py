@@ -78,6 +78,8 @@ def function(inputs: Sequence[Array], outputs: Any, mode: Any = "broadcast", ord
     ArgumentError
         If an output depends on an input that is not listed, or one is listed twice.
     """
+    if isinstance(inputs, Array):
+        raise ArgumentError("inputs are a list of arrays, as in elemc.function([x], x + 1)")
     single = not isinstance(outputs, (list, tuple))
     nodes = [as_node(o) for o in ([outputs] if single else outputs)]
     ends = tuple(_input(i) for i in inputs)

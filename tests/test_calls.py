@@ -97,7 +97,9 @@ def test_arguments_by_name():
     want = a * 2 + b
     for got in (ADD(a, y=b), ADD(x=a, y=b), ADD(y=b, x=a)):
         assert_same_bits(got, want)
-    for call, match in [(lambda: ADD(a), "y is missing"), (lambda: ADD(a, b, a), "takes 2 arrays"),
+    x = ec.vector("x")
+    for call, match in [(lambda: ec.function(x, x + 1), "a list of arrays"),
+                        (lambda: ADD(a), "y is missing"), (lambda: ADD(a, b, a), "takes 2 arrays"),
                         (lambda: ADD(a, b, x=a), "x was given twice"),
                         (lambda: ADD(a, y=b, q=1), "no argument q")]:
         with pytest.raises(ArgumentError, match=match):
