@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .layout import Operand
-from .values import Access, Fold, Literal, Op, Value, inline
+from .values import Access, Fold, Literal, Op, Value, inline, walk
 
 ROWS = 64  # rows between two steps of their tree
 TILE = 64  # indices of either side of a tile
@@ -266,11 +266,6 @@ def statements(body: Sequence[Statement]) -> Iterator[Statement]:
             yield from statements(inner)
 
 
-def targets_of(statement: Statement) -> tuple[Value, ...]:
-    """The variable or element that a statement assigns."""
-    return (statement.target,) if isinstance(statement, Assign) else ()
-
-
 def values_of(statement: Statement) -> tuple[Value, ...]:
     """The values that a statement itself uses."""
     match statement:
@@ -285,3 +280,16 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
             return tuple(v for f in statement.folds for v in
                          (f.neutral, f.identity, f.merge))
     return ()
+
+
+def names_made(body: Sequence[Statement]) -> set[str]:
+    """The variables and arrays that statements declare or assign."""
+    targets = {s.target.name for s in statements(body) if isinstance(s, Assign)}
+    return targets | {s.name for s in statements(body) if isinstance(s, (Let, Local))}
+
+
+def names_used(body: Sequence[Statement]) -> set[str]:
+    """The variables and arrays from outside that statements read or assign."""
+    own = {s.name for s in statements(body) if isinstance(s, (Let, Local))}
+    return {v.name for s in statements(body) for v in walk(values_of(s))
+            if isinstance(v, (Named, Element))} - own

@@ -28,8 +28,8 @@ from .nest import (
     Loop,
     Statement,
     Write,
-    targets_of,
-    values_of,
+    names_made,
+    names_used,
 )
 from .order import (
     HEAVY,
@@ -92,15 +92,16 @@ def pair_scans(body: list[Statement]) -> None:
     for a, b in reversed(list(zip(places, places[1:], strict=False))):
         first, second = body[a], body[b]
         if not isinstance(first, Loop) or not isinstance(second, Loop):
-            continue  # the second has been paired
-        parts = [first.body, [*body[a + 1:b], *second.body]]
-        plain = all(isinstance(s, (Let, Local, Assign)) for part in parts for s in part)
-        made, used = ([{v.name for s in part for v in walk(values(s)) if hasattr(v, "name")}
-                       for part in parts] for values in (targets_of, values_of))
-        apart = not made[0] & used[1] and not made[1] & used[0]
-        if plain and apart and first.axis == second.axis and first.reverse != second.reverse:
+            continue  # what stood here went into a pair
+        between = body[a + 1:b]
+        plain = all(isinstance(s, (Let, Local, Assign))
+                    for s in (*first.body, *between, *second.body))
+        hidden = names_made(first.body) & (names_used(second.body) | names_used(between))
+        changed = names_made([*between, *second.body]) & names_used(first.body)
+        if plain and not hidden | changed and (
+                first.axis == second.axis and first.reverse != second.reverse):
             back = Loop(second.axis, "mirrored", second.body)
-            body[a:b + 1] = [*body[a + 1:b], replace(first, body=[*first.body, back])]
+            body[a:b + 1] = [*between, replace(first, body=[*first.body, back])]
 
 
 class _Scheduler(Folding):

@@ -37,7 +37,7 @@ from .values import BLOCK, Convert, Load, Op, Value, walk
 LANES = 16  # of a fold, at least: gcc keeps so many in registers
 LANE_BYTES = 64  # of the lanes of one fold, at least
 AHEAD = 8192  # bytes from what is folded to what is asked of the memory
-STRIP_BYTES = 8192  # of the states of one fold in a strip: they stay in the first cache
+STRIP_BYTES = 8192  # of the states of folds in a strip: they stay in the first cache
 STAGE_BYTES = 512  # of a value in a strip that goes through stages: what a processor looks ahead
 RUN = 4  # rows that are added to a strip of states before these go to memory
 UNITS = {BLOCK: "BLOCK", ROWS: "ROWS"}
@@ -212,9 +212,10 @@ class Statements(Expressions):
         self.line = {}
         return {"kind": "stream", "lines": found, "end": f"e{k}"}
 
-    def need_strip(self, dtype: np.dtype) -> None:
-        """Make strips narrow enough for arrays of `dtype`."""
-        fits = (STRIP_BYTES if self.strip == "STRIP" else STAGE_BYTES) // max(4, dtype.itemsize)
+    def need_strip(self, dtype: np.dtype, count: int = 1) -> None:
+        """Make strips narrow enough for `count` arrays of `dtype`."""
+        most = max(STRIP_BYTES // count, STAGE_BYTES) if self.strip == "STRIP" else STAGE_BYTES
+        fits = most // max(4, dtype.itemsize)
         self.strips[self.strip] = min(self.strips.get(self.strip, fits), fits)
 
     def fold(self, fold: LaneFold, item: LaneLoop | Blocks) -> dict[str, Any]:
@@ -320,7 +321,7 @@ class Statements(Expressions):
         width = "1" if item.strip is None else f"w{self.digit[item.strip]}"
         if item.strip is not None:
             for fold in item.folds:
-                self.need_strip(fold.dtype)
+                self.need_strip(fold.dtype, len(item.folds))
         folds = [self.fold(f, item) for f in item.folds]
         rows, folds = [f for f in folds if f["row"]], [f for f in folds if not f["row"]]
         tree = any(f["tree"] for f in folds)

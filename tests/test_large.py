@@ -1,5 +1,7 @@
 """Outputs that outgrow the caches: written in blocks, with the same bits as any other."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -111,3 +113,17 @@ def test_what_lies_across_is_read_in_tiles(large, shape):
     many = values((5, *shape), "float64")
     flipped = np.ascontiguousarray(many.transpose(0, 2, 1)) + 1
     assert np.array_equal(g(many, flipped), many - flipped.transpose(0, 2, 1))
+
+
+def test_columns_in_a_thread_with_a_small_stack():
+    f = ec.compile(lambda x: tuple((x * (k + 1.5)).sum(axis=0) for k in range(8)))
+    x = np.ones((20000, 1024))
+    found = []
+    before = threading.stack_size(512 * 1024)
+    try:
+        thread = threading.Thread(target=lambda: found.extend(f(x)))
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    assert [float(part[-1]) for part in found] == [20000 * (k + 1.5) for k in range(8)]

@@ -157,3 +157,19 @@ def test_errors():
 def test_scans_are_read_anywhere(fn):
     np.testing.assert_allclose(ec.compile(fn)(X), fn(X), rtol=1e-12)
     ec.check_vjp(fn, X)
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_scans_from_either_end_share_a_loop(first):
+    x = np.random.default_rng(0).standard_normal((3, 70))
+    a = np.ones((3, 1))
+    sums = [lambda x, a: ec.scan("sum", np.exp(x) * np.exp(x), 1, reverse=first),
+            lambda x, a: ec.scan("sum", x * np.exp(a) * np.exp(a), 1, reverse=not first)]
+    f = ec.compile(lambda x, a: (sums[0](x, a) * sums[1](x, a)).max(axis=1))
+    one, other = (ec.compile(s)(x, a) for s in sums)
+    np.testing.assert_array_equal(f(x, a), (one * other).max(axis=1))
+    product = ec.compile(lambda x: (ec.scan("prod", x, 1, reverse=first, exclusive=True) * ec.scan(
+        "prod", x, 1, reverse=not first, exclusive=True)).max(axis=1))
+    assert " - 1 - i" in product.dump(x)
+    want = np.max([np.prod(np.delete(x, k, 1), axis=1) for k in range(70)], axis=0)
+    np.testing.assert_allclose(product(x), want, rtol=1e-12)

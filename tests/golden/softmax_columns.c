@@ -9,7 +9,7 @@
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
-#define LEVELS(parts) (65 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */
+#define LEVELS(parts) (64 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */
 #define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { STRIP = 1024, RUN = 4, ROWS = 64 };
