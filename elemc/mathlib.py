@@ -31,7 +31,7 @@ _WAYS: dict[str, tuple[str, str]] = {
 }
 
 # Those that are not left to libmvec where there are 512 bits.
-_AVX512 = "exp expm1 log log1p sin cos sinh cosh tanh pow".split()
+_AVX512 = "exp expm1 log log1p sinh cosh tanh pow".split()
 
 SIMD: frozenset[str] = frozenset(name for name, ways in _WAYS.items() if "libmvec" in ways)
 """The functions that have vector variants."""
