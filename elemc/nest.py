@@ -108,7 +108,8 @@ class Loop:
     """A loop over one axis; `independent` if its iterations may run in any order.
 
     A "mirrored" one is part of a loop over the same axis, and goes the other way.
-    `lines` are writes of its body that go past the caches, a block at a time.
+    `lines` are writes of its body that go past the caches, a block at a time; `stages` tells that
+    its strips go from one loop to the next.
     """
 
     axis: str
@@ -117,6 +118,7 @@ class Loop:
     independent: bool = False
     reverse: bool = False
     lines: tuple[Write, ...] = ()
+    stages: bool = False
 
 
 @dataclass

@@ -285,7 +285,7 @@ class _Scheduler(Folding):
         if not cut or not all(isinstance(r.of, Store) for r in segment.roots):
             return scope
         loop.kind = "parallel strip" if loop.kind == "parallel" else "strip"
-        loop.independent = False
+        loop.independent, loop.stages = False, True
         for values in cut:
             scope.rows(values, loop.axis)
         last = Loop(loop.axis, "lane", [], independent=True)

@@ -152,9 +152,7 @@ class Statements(Expressions):
         if item.independent:
             self.macros.add("INDEPENDENT")
         if item.kind.endswith("strip"):
-            local = isinstance(item.body[0], Local)
-            lanes = all(isinstance(s, Local) or getattr(s, "kind", "") == "lane" for s in item.body)
-            self.strip = "STAGE" if local and lanes else "STRIP"
+            self.strip = "STAGE" if item.stages else "STRIP"
             self.macros.add(self.strip)
             view |= {"kind": "strip", "most": self.strip}
         outer, self.mentioned = self.mentioned, set()
