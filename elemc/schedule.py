@@ -281,8 +281,9 @@ class _Scheduler(Folding):
     def stages(self, segment: Segment, loop: Loop, scope: Scope) -> Scope:
         """Cut a loop into strips where its functions wait for each other; the scope of the last."""
         inputs = [v for r in segment.roots for v in r.inputs()]
-        cut = stages(inputs, lambda v: scope.find(v) is not None)
-        if not cut or not all(isinstance(r.of, Store) for r in segment.roots):
+        stores = all(isinstance(r.of, Store) for r in segment.roots)
+        cut = stores and stages(inputs, lambda v: scope.find(v) is not None)
+        if not cut:
             return scope
         loop.kind = "parallel strip" if loop.kind == "parallel" else "strip"
         loop.independent, loop.stages = False, True

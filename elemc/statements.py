@@ -74,9 +74,9 @@ class Statements(Expressions):
                     self.need_strip(item.dtype)
                 if item.tile:
                     self.macros.add("TILE")
-                tile = "[TILE][TILE + PAD]" if item.tile else f"[{item.length}]" * (item.length > 0)
-                return {"kind": "local", "type": self.type(item.dtype),
-                        "name": item.name + (f"[{self.strip}]" if item.strip else tile)}
+                size = (f"[{self.strip}]" if item.strip else "[TILE][TILE + PAD]" if item.tile
+                        else f"[{item.length}]" if item.length else "")
+                return {"kind": "local", "name": item.name + size, "type": self.type(item.dtype)}
             case Assign():
                 return {"kind": "assign", "target": self.text(item.target),
                         "value": self.text(item.value)}
