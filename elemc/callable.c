@@ -8,6 +8,9 @@
  *   2. finds the entry with this key whose extents are 1 in the same places   (find, match)
  *   3. checks or makes the outputs, binds all operands, and runs the kernel   (run)
  *
+ * An entry keeps the shapes and strides of its latest call, and what followed from them.  A call
+ * with the same differs in addresses alone: it skips all but those                  (repeated)
+ *
  * Whatever is out of the ordinary - no entry yet, other kinds of arguments, sizes that do not fit,
  * outputs that overlap inputs - is left to `Function._call` in Python, before anything is written:
  * it has the answer, or the error.  The GIL guards the entries; one that is in use is counted.
@@ -62,6 +65,15 @@ typedef struct {
   int ndim, itemsize;
 } Operand;
 
+/* What an operand of an entry's latest call looked like. */
+typedef struct {
+  PyArray_Descr *dtype; /* NULL: it was a number */
+  int ndim, flags;
+  npy_intp shape[RANK], strides[RANK];
+  npy_intp low, high; /* the bytes it lies within, from its data on */
+  uint32_t same;      /* of an output: bits of the inputs that it was, too */
+} Seen;
+
 typedef struct {
   Py_ssize_t uses;
   Kernel kernel;
@@ -71,6 +83,9 @@ typedef struct {
   int words;          /* of the key: operands that the caller passes */
   uint64_t key[OPERANDS];
   int64_t *code;
+  Seen *seen;     /* of the latest call: inputs, captured arrays, outputs if they were given */
+  int64_t *found; /* what followed from these (see carry); NULL before the first call */
+  const int64_t *outputs, *buffers; /* where the code tells of them */
 } Entry;
 
 typedef struct {
@@ -91,12 +106,14 @@ typedef struct {
   uint64_t key[OPERANDS];
   Operand operand[OPERANDS]; /* inputs, then captured arrays, then outputs */
   Operand out[OPERANDS];     /* as the caller passed them */
-  PyArrayObject *target[OPERANDS];
+  PyArrayObject *source[OPERANDS], *target[OPERANDS]; /* inputs that are arrays, outputs */
   int64_t scalar[OPERANDS];
+  int64_t extents, sizes, strides, pointers, phases; /* how many there are of these: */
   int64_t extent[PLACES], n[PLACES], s[PLACES];
+  int64_t from[PLACES], offset[PLACES]; /* of a pointer: its operand, bytes from its data */
   char *p[PLACES], **w, *own_w[PLACES]; /* w: own_w if there is one thread */
-  int64_t phases, length[PLACES], least[PLACES]; /* least: indices of a piece */
-  double work[PLACES]; /* nanoseconds, per phase */
+  int64_t length[PLACES], least[PLACES]; /* least: indices of a piece */
+  double work[PLACES], most; /* nanoseconds of a phase; of the longest that can be in pieces */
 } Call;
 
 static PyTypeObject CallableType;
@@ -239,8 +256,9 @@ static int collect(const Callable *self, PyObject *const *args, PyObject *out, C
   c->words = self->nin;
   for (int k = 0; k < self->nin; k++) {
     Operand *o = &c->operand[k];
-    if (PyArray_CheckExact(args[k])) {
-      if (!look_at((PyArrayObject *)args[k], o, &c->key[k])) return 0;
+    c->source[k] = PyArray_CheckExact(args[k]) ? (PyArrayObject *)args[k] : NULL;
+    if (c->source[k] != NULL) {
+      if (!look_at(c->source[k], o, &c->key[k])) return 0;
     } else if (!look_at_scalar(args[k], self->wanted[k], o, &c->key[k], &c->scalar[k])) {
       return 0;
     }
@@ -303,7 +321,8 @@ static int outgrows_caches(const Call *c, const int64_t **code) {
  * the program and what tells of sizes. */
 static int match(const Entry *e, Call *c, int ninputs, const int64_t **code) {
   const int64_t *step = e->code + 1;
-  for (int64_t k = 0; k < e->code[0]; k++, step += INSTRUCTION) {
+  c->extents = e->code[0];
+  for (int64_t k = 0; k < c->extents; k++, step += INSTRUCTION) {
     int64_t value = 1, a, b;
     Py_ssize_t length;
     switch (step[0]) {
@@ -338,6 +357,12 @@ static int match(const Entry *e, Call *c, int ninputs, const int64_t **code) {
   return outgrows_caches(c, code) == step[2];
 }
 
+static Entry *to_front(Callable *self, int k) {
+  Entry *e = self->entry[k];
+  memmove(self->entry + 1, self->entry, (size_t)k * sizeof *self->entry);
+  return self->entry[0] = e;
+}
+
 /* The entry for a call, moved to the front, or NULL. */
 static Entry *find(Callable *self, Call *c, const int64_t **code) {
   for (int k = 0; k < self->used; k++) {
@@ -347,18 +372,17 @@ static Entry *find(Callable *self, Call *c, const int64_t **code) {
     uint64_t word;
     for (int j = 0; j < PyTuple_GET_SIZE(e->captured); j++)
       look_at((PyArrayObject *)PyTuple_GET_ITEM(e->captured, j), &c->operand[self->nin + j], &word);
-    if (!match(e, c, self->nin + (int)PyTuple_GET_SIZE(e->captured), code)) continue;
-    if (k > 0) {
-      memmove(self->entry + 1, self->entry, (size_t)k * sizeof *self->entry);
-      self->entry[0] = e;
-    }
-    return e;
+    if (match(e, c, self->nin + (int)PyTuple_GET_SIZE(e->captured), code)) return to_front(self, k);
   }
   return NULL;
 }
 
 static void release(Entry *e) {
   if (--e->uses > 0) return;
+  for (Py_ssize_t k = 0; k < e->words + PyTuple_GET_SIZE(e->captured); k++)
+    Py_XDECREF(e->seen[k].dtype);
+  PyMem_Free(e->seen);
+  PyMem_Free(e->found);
   Py_DECREF(e->captured);
   Py_DECREF(e->dtypes);
   Py_DECREF(e->keep);
@@ -486,7 +510,7 @@ static PyArrayObject *allocate(PyArray_Descr *dtype, const npy_intp *shape, int 
 
 /* Outputs, checked or new: 1, 0 if Python has to look at them, -1 and an error.
  * A new output of rank 0 is a place in `scalars`, as it comes back as a scalar. */
-static int outputs(const Callable *self, const Entry *e, Call *c, const int64_t **code,
+static int outputs(const Callable *self, const Entry *e, Call *c, const int64_t **code, int check,
                    PyObject **results, npy_clongdouble *scalars) {
   int ninputs = self->nin + (int)PyTuple_GET_SIZE(e->captured);
   const int64_t *at = *code;
@@ -499,6 +523,7 @@ static int outputs(const Callable *self, const Entry *e, Call *c, const int64_t 
     at += order == NULL ? 0 : ndim;
     Operand *o = &c->operand[ninputs + k];
     if (c->given) {
+      if (!check) continue;
       if (!usable(c, k, self->nin, ninputs, shape, ndim, in_place)) return 0;
       *o = c->out[k];
       continue;
@@ -523,35 +548,35 @@ static int outputs(const Callable *self, const Entry *e, Call *c, const int64_t 
 static void bind(Call *c, const Entry *e, const int64_t **code) {
   const int64_t *at = *code, *program = e->code + 1;
   Py_ssize_t length;
-  int64_t sizes = *at++;
-  for (int64_t k = 0; k < sizes; k++) {
+  c->sizes = *at++;
+  for (int64_t k = 0; k < c->sizes; k++) {
     int64_t unit = *at++;
     if (unit > 0) /* how many units a product of extents has */
       c->n[k] = (product(c, &at) + unit - 1) / unit;
     else
       c->n[k] = start_of(program + INSTRUCTION * *at++, c->extent, &length);
   }
-  int64_t pointers = *at++, number = 0;
-  for (int64_t k = 0; k < pointers; k++) {
-    const Operand *o = &c->operand[*at++];
-    c->p[k] = o->data;
+  c->pointers = *at++, c->strides = 0;
+  for (int64_t k = 0; k < c->pointers; k++) {
+    const Operand *o = &c->operand[c->from[k] = *at++];
+    c->offset[k] = 0;
     for (int64_t count = *at++; count > 0; count--, at += 3) {
       npy_intp start = at[2] < 0 ? 1 : start_of(program + INSTRUCTION * at[2], c->extent, &length);
-      c->p[k] += o->strides[at[0]] * at[1] * start;
+      c->offset[k] += o->strides[at[0]] * at[1] * start;
     }
     for (int64_t count = *at++; count > 0; count--) {
       int64_t stride = 0;
       for (int64_t terms = *at++; terms > 0; terms--, at += 2) stride += o->strides[at[0]] * at[1];
-      c->s[number++] = stride;
+      c->s[c->strides++] = stride;
     }
   }
   *code = at;
 }
 
-/* What the phases are worth, in nanoseconds: for each, a sum over its loops; the largest. */
-static double estimate(Call *c, const int64_t **code) {
+/* What the phases are worth, in nanoseconds: for each, a sum over its loops. */
+static void estimate(Call *c, const int64_t **code) {
   const int64_t *at = *code;
-  double most = 0;
+  c->most = 0;
   c->phases = *at++;
   for (int64_t k = 0; k < c->phases; k++) {
     int64_t axis = *at++;
@@ -563,10 +588,134 @@ static double estimate(Call *c, const int64_t **code) {
       for (int64_t count = *at++; count > 0; count--) part *= (double)c->n[*at++];
       c->work[k] += part;
     }
-    if (c->length[k] > c->least[k] && c->work[k] > most) most = c->work[k];
+    if (c->length[k] > c->least[k] && c->work[k] > c->most) c->most = c->work[k];
   }
   *code = at;
-  return most;
+}
+
+/* -- calls with the shapes and strides of the one before --------------------------------------- */
+
+static void move(int64_t **at, void *part, int64_t count, int back) {
+  size_t bytes = (size_t)count * sizeof **at;
+  memcpy(back ? part : *at, back ? *at : part, bytes);
+  *at += count;
+}
+
+/* Take what follows from shapes and strides out of a call into its entry, or `back`. */
+static void carry(Entry *e, Call *c, int back) {
+  int64_t *at = e->found;
+  move(&at, &c->extents, 5, back);
+  move(&at, &c->most, 1, back);
+  move(&at, c->extent, c->extents, back);
+  move(&at, c->n, c->sizes, back);
+  move(&at, c->s, c->strides, back);
+  move(&at, c->from, c->pointers, back);
+  move(&at, c->offset, c->pointers, back);
+  move(&at, c->length, c->phases, back);
+  move(&at, c->least, c->phases, back);
+  move(&at, c->work, c->phases, back);
+}
+
+static void see(Seen *seen, const Operand *o, PyArrayObject *array) {
+  char *low, *high;
+  Py_XSETREF(seen->dtype, array == NULL ? NULL : (PyArray_Descr *)Py_NewRef(PyArray_DESCR(array)));
+  if (array == NULL) return;
+  bounds(o, &low, &high);
+  seen->low = low - o->data, seen->high = high - o->data;
+  seen->ndim = o->ndim;
+  seen->flags = PyArray_FLAGS(array);
+  memcpy(seen->shape, o->shape, (size_t)o->ndim * sizeof *o->shape);
+  memcpy(seen->strides, o->strides, (size_t)o->ndim * sizeof *o->strides);
+}
+
+/* Keep what this call found for the next, if there is room for it. */
+static void keep(Entry *e, Call *c, int nin, int nout) {
+  int ncaptured = (int)PyTuple_GET_SIZE(e->captured), ninputs = nin + ncaptured;
+  for (int k = nin; k < ninputs; k++)
+    if (c->operand[k].ndim > RANK) return;
+  if (e->found == NULL) { /* the code is the same in all calls, and so is how many there are */
+    int64_t words = 6 + c->extents + c->sizes + c->strides + 2 * c->pointers + 3 * c->phases;
+    e->found = PyMem_Malloc((size_t)words * sizeof *e->found);
+    if (e->found == NULL) return; /* all calls go the long way */
+  }
+  carry(e, c, 0);
+  for (int k = 0; k < nin; k++) see(&e->seen[k], &c->operand[k], c->source[k]);
+  for (int k = 0; k < ncaptured; k++)
+    see(&e->seen[nin + k], &c->operand[nin + k],
+        (PyArrayObject *)PyTuple_GET_ITEM(e->captured, k));
+  for (int k = 0; c->given && k < nout; k++) {
+    Seen *seen = &e->seen[ninputs + k];
+    see(seen, &c->out[k], c->target[k]);
+    seen->same = 0;
+    for (int j = 0; j < nin; j++)
+      if (c->source[j] != NULL && c->key[j] == c->key[nin + k] && same(&c->operand[j], &c->out[k]))
+        seen->same |= (uint32_t)1 << j;
+  }
+}
+
+/* Whether a value is an array like the one seen; then *data is where it is. */
+static int like(const Seen *seen, PyObject *value, char **data) {
+  enum { MATTER = NPY_ARRAY_ALIGNED | NPY_ARRAY_WRITEABLE | INT_MIN }; /* as in usable */
+  PyArrayObject *array = (PyArrayObject *)value;
+  if (!PyArray_CheckExact(value) || PyArray_DESCR(array) != seen->dtype ||
+      PyArray_NDIM(array) != seen->ndim || (PyArray_FLAGS(array) ^ seen->flags) & MATTER)
+    return 0;
+  const npy_intp *shape = PyArray_DIMS(array), *strides = PyArray_STRIDES(array);
+  npy_intp other = 0;
+  for (int d = 0; d < seen->ndim; d++)
+    other |= (shape[d] ^ seen->shape[d]) | (strides[d] ^ seen->strides[d]);
+  *data = PyArray_BYTES(array);
+  return other == 0;
+}
+
+static int apart(const Seen *a, const char *a_data, const Seen *b, const char *b_data) {
+  return a_data + a->high <= b_data + b->low || b_data + b->high <= a_data + a->low;
+}
+
+/* Whether this is again a call like the entry's latest, its outputs apart from its inputs. */
+static int again(const Callable *self, Entry *e, PyObject *const *args, PyObject *const *outs,
+                 Call *c) {
+  int nin = self->nin, ninputs = nin + (int)PyTuple_GET_SIZE(e->captured);
+  const Seen *seen = e->seen;
+  uint64_t word;
+  for (int k = 0; k < nin; k++) {
+    if (seen[k].dtype != NULL ? !like(&seen[k], args[k], &c->operand[k].data)
+                              : !look_at_scalar(args[k], self->wanted[k], &c->operand[k], &word,
+                                                &c->scalar[k]) || word != e->key[k])
+      return 0;
+  }
+  for (int k = nin; k < ninputs; k++)
+    if (!like(&seen[k], PyTuple_GET_ITEM(e->captured, k - nin), &c->operand[k].data)) return 0;
+  for (int k = ninputs; c->given && k < ninputs + self->nout; k++) {
+    if (!like(&seen[k], outs[k - ninputs], &c->operand[k].data)) return 0;
+    c->target[k - ninputs] = (PyArrayObject *)outs[k - ninputs];
+    for (int j = 0; j < k; j++) {
+      char *a = c->operand[j].data, *b = c->operand[k].data;
+      int fine = seen[k].same >> j & 1 ? a == b : apart(&seen[j], a, &seen[k], b);
+      if (seen[j].dtype != NULL && !fine) return 0;
+    }
+  }
+  return 1;
+}
+
+/* The entry whose latest call was like this one, moved to the front, or NULL. */
+static Entry *repeated(Callable *self, PyObject *const *args, PyObject *out, Call *c) {
+  PyObject *const *outs = &out;
+  c->given = out != NULL;
+  if (c->given && PyTuple_CheckExact(out)) {
+    if (PyTuple_GET_SIZE(out) != self->nout) return NULL;
+    outs = PySequence_Fast_ITEMS(out);
+  } else if (c->given && self->nout != 1) {
+    return NULL;
+  }
+  int words = self->nin + (c->given ? self->nout : 0);
+  for (int k = 0; k < self->used; k++) {
+    Entry *e = self->entry[k];
+    if (e->found == NULL || e->words != words || !again(self, e, args, outs, c)) continue;
+    carry(e, c, 1);
+    return to_front(self, k);
+  }
+  return NULL;
 }
 
 static int64_t rounded(int64_t bytes) { return (bytes + 63) & ~(int64_t)63; }
@@ -656,23 +805,31 @@ static int finish(const Callable *self, const Entry *e, const Call *c, PyObject 
   return 0;
 }
 
-/* Run an entry's kernel: 1 and *result, which is NULL beside an error; 0 if Python has to. */
-static int run(Callable *self, const Entry *e, Call *c, const int64_t *code, PyObject **result) {
+/* Run an entry's kernel: 1 and *result, which is NULL beside an error; 0 if Python has to.
+ * `code` tells what comes after the extents; NULL: the entry has kept what follows from it. */
+static int run(Callable *self, Entry *e, Call *c, const int64_t *code, PyObject **result) {
   PyObject *results[OPERANDS];
   npy_clongdouble scalars[OPERANDS];
   _Alignas(64) char local[LOCAL_BYTES];
   void *heap = NULL;
-  int done, status = 0;
+  int done, status = 0, first = code != NULL;
   *result = NULL;
-  if (meets_nothing(c, &code)) return 0;
+  if (first && meets_nothing(c, &code)) return 0;
+  if (first) e->outputs = code;
   for (int k = 0; k < self->nout; k++) results[k] = NULL;
-  done = outputs(self, e, c, &code, results, scalars);
+  code = e->outputs;
+  done = outputs(self, e, c, &code, first, results, scalars);
   if (done == 1) {
-    bind(c, e, &code);
-    double most = estimate(c, &code);
-    int threads = most < SMALL ? 1 : elemc_threads(most);
-    if (buffers(c, code, threads, local, &heap) == 0) {
-      status = phases(c, e, threads, *code);
+    if (first) {
+      bind(c, e, &code);
+      estimate(c, &code);
+      e->buffers = code;
+      keep(e, c, self->nin, self->nout);
+    }
+    for (int64_t k = 0; k < c->pointers; k++) c->p[k] = c->operand[c->from[k]].data + c->offset[k];
+    int threads = c->most < SMALL ? 1 : elemc_threads(c->most);
+    if (buffers(c, e->buffers, threads, local, &heap) == 0) {
+      status = phases(c, e, threads, *e->buffers);
       if (heap != NULL) elemc_give(heap);
       self->hits++;
       if (status != 0)
@@ -726,8 +883,12 @@ static PyObject *call(PyObject *function, PyObject *const *args, size_t nargsf, 
   PyObject *out, *result;
   const int64_t *code;
   Call c;
-  if (nargs == self->nin && only_out(names, args + nargs, &out) && collect(self, args, out, &c)) {
-    Entry *e = find(self, &c, &code);
+  if (nargs == self->nin && only_out(names, args + nargs, &out)) {
+    Entry *e = repeated(self, args, out, &c);
+    if (e != NULL)
+      code = NULL;
+    else if (collect(self, args, out, &c))
+      e = find(self, &c, &code);
     if (e != NULL) {
       e->uses++;
       int done = run(self, e, &c, code, &result);
@@ -780,9 +941,11 @@ static PyObject *add(PyObject *callable, PyObject *args) {
   if (!collect_arrays(self, arrays, outs, &c)) Py_RETURN_NONE;
   Entry *e = PyMem_Calloc(1, sizeof *e);
   int64_t *copy = PyMem_Malloc((size_t)bytes);
-  if (e == NULL || copy == NULL) {
+  Seen *seen = PyMem_Calloc((size_t)(c.words + PyTuple_GET_SIZE(captured)), sizeof *seen);
+  if (e == NULL || copy == NULL || seen == NULL) {
     PyMem_Free(e);
     PyMem_Free(copy);
+    PyMem_Free(seen);
     return PyErr_NoMemory();
   }
   memcpy(copy, code, (size_t)bytes);
@@ -791,6 +954,7 @@ static PyObject *add(PyObject *callable, PyObject *args) {
   e->kernel = (Kernel)(uintptr_t)address;
   e->words = c.words;
   e->code = copy;
+  e->seen = seen;
   e->captured = Py_NewRef(captured);
   e->dtypes = Py_NewRef(dtypes);
   e->keep = Py_NewRef(keep);

@@ -48,13 +48,14 @@ def answer(call, *args, **named):
 def check(f, *args, fast=True):
     """Call through Python, then through C; `fast` is whether the C is to serve it."""
     want = answer(f._call, *args)
-    before = f._hits
-    got = answer(f, *args)
-    assert f._hits - before == fast, want
-    if isinstance(want, tuple) and isinstance(want[0], type):
-        assert got == want
-    else:
-        same(got, want)
+    for _ in range(2):  # the second may skip what the first has found
+        before = f._hits
+        got = answer(f, *args)
+        assert f._hits - before == fast, want
+        if isinstance(want, tuple) and isinstance(want[0], type):
+            assert got == want
+        else:
+            same(got, want)
     return want
 
 
@@ -70,18 +71,19 @@ def check_out(f, args, outs, fast=True):
     out = tuple(outs) if len(outs) > 1 else outs[0]
     want = answer(f._call, *args, out=out)
     kept = [a.copy() for a in arrays]
-    restore()
-    before = f._hits
-    got = answer(f, *args, out=out)
-    assert f._hits - before == fast, want
-    if isinstance(want, tuple) and isinstance(want[0], type):
-        assert got == want
-    elif len(outs) == 1:
-        assert got is outs[0] and want is outs[0]
-    else:
-        assert type(got) is tuple and all(g is o for g, o in zip(got, outs, strict=True))
-    for a, w in zip(arrays, kept, strict=True):
-        np.testing.assert_array_equal(a, w)
+    for _ in range(2):
+        restore()
+        before = f._hits
+        got = answer(f, *args, out=out)
+        assert f._hits - before == fast, want
+        if isinstance(want, tuple) and isinstance(want[0], type):
+            assert got == want
+        elif len(outs) == 1:
+            assert got is outs[0] and want is outs[0]
+        else:
+            assert type(got) is tuple and all(g is o for g, o in zip(got, outs, strict=True))
+        for a, w in zip(arrays, kept, strict=True):
+            np.testing.assert_array_equal(a, w)
     restore()
 
 
@@ -308,6 +310,44 @@ def test_out_that_is_an_input():
     line = sample("float64", 12)
     f32 = line.view("float32")[:12]
     check_out(g, [line, line], [f32], fast=False)
+
+
+def test_calls_like_the_one_before():
+    f, g = affine(2), affine(2, 0)
+    x, y = sample("float64", (3, 4)), sample("float64", (3, 4), 1)
+    want, flipped = x * y + 1, x[::-1] * y + 1
+    frozen = np.zeros((3, 4))
+    frozen.flags.writeable = False
+    both = np.zeros((6, 4))
+    for _ in range(3):
+        np.testing.assert_array_equal(f(x, y), want)
+        np.testing.assert_array_equal(f(x[:, :2], y[:, :2]), want[:, :2])
+        np.testing.assert_array_equal(f(x[::-1], y), flipped)
+        for number in (2.0, np.float64(3), np.array(4.0), 5):
+            np.testing.assert_array_equal(g(x, number), x * number + 1)
+        np.testing.assert_array_equal(f(x, y, out=np.empty((3, 4))), want)
+        with pytest.raises(elemc.ElemcError, match="read-only"):
+            f(x, y, out=frozen)
+        for at in (3, 1, 0, 3):  # apart from its input, overlapping it, the same, apart again
+            both[:3] = x
+            np.testing.assert_array_equal(f(both[:3], y, out=both[at:at + 3]), want)
+        both[:3] = x
+        f(both[:3], y, out=both[:3])
+        f(both[:3], x, out=both[3:])  # what was in place is apart
+        np.testing.assert_array_equal(both[3:], want * x + 1)
+        with pytest.raises(elemc.ElemcError, match="axis"):
+            f(x, y[:2])
+
+
+def test_captured_arrays_beside_calls_like_the_one_before():
+    x = elemc.array("x", 1, dtype="float64")
+    deep = np.arange(3.0).reshape((1,) * 9 + (3,))
+    flat = np.arange(3.0)
+    f, g = elemc.function([x], x + deep), elemc.function([x], x + flat)
+    for n in (3, 1, 3, 3, 1, 1):
+        a = sample("float64", n)
+        np.testing.assert_array_equal(f(a), a + deep)
+        np.testing.assert_array_equal(g(a), a + flat)
 
 
 def test_folds_in_place():
