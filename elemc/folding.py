@@ -9,7 +9,7 @@ import numpy as np
 
 from .leaves import Leaves, target_of
 from .nest import (
-    IDEMPOTENT,
+    CHOICES,
     ROWS,
     Assign,
     Blocks,
@@ -79,7 +79,7 @@ class Folding(Leaves):
         There it is vectors that choose; in the loop that folds them it would be branches.
         """
         chosen = [v for r in segment.roots if not isinstance(r.of, Scan) for v in r.inputs()
-                  if any(isinstance(w, Op) and w.op.name in ("where", *IDEMPOTENT)
+                  if any(isinstance(w, Op) and w.op.name in CHOICES
                          for w in walk([v], lambda w: scope.find(w) is not None))]
         scope.rows(list(dict.fromkeys(v for v in chosen if axis in v.axes)), axis, length)
 

@@ -35,6 +35,7 @@ TILE = 64  # indices of either side of a tile
 PAD = 8  # elements between its rows, so that they do not meet in the cache
 IDEMPOTENT = ("maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "bitwise_and",
               "bitwise_or")
+CHOICES = ("where", *IDEMPOTENT)
 TREE = 40  # levels of a pairwise tree: more than memory can hold
 
 
@@ -282,6 +283,13 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
             return tuple(v for f in statement.folds for v in
                          (f.neutral, f.identity, f.merge))
     return ()
+
+
+def chosen(body: Sequence[Statement]) -> list[Value]:
+    """All that statements choose from: they load it under masks, which no processor foresees."""
+    values = walk(v for s in statements(body) for v in values_of(s))
+    return walk(a for v in values if isinstance(v, Op) and v.op.name in CHOICES
+                for a in (v.operands[1:] if v.op.name == "where" else v.operands))
 
 
 def names_made(body: Sequence[Statement]) -> set[str]:

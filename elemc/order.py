@@ -9,11 +9,13 @@ rows as they do, and its states are an array of a row's length.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from .layout import Operand
 from .values import (
+    FEW,
     SHORT,
     Access,
     At,
@@ -24,6 +26,7 @@ from .values import (
     Specialized,
     Store,
     Value,
+    roots_of,
     walk,
 )
 
@@ -92,18 +95,20 @@ def roots(spec: Specialized) -> list[Root]:
     """Folds and stores, each after the folds it needs."""
     targets = [v for s in spec.stores for v in (s.value, s.mask) if v is not None]
     found: list[Root] = []
+    short, few = _short_axes(spec), _few(spec)
     for value in walk(targets):
         if isinstance(value, Fold):
-            found.append(Root(value, _fold_order(value, spec), frozenset(value.over),
+            found.append(Root(value, _fold_order(value, spec, few), frozenset(value.over),
                               _needs(value.args), _apart(value.args)))
     found = _by_rows(found)
-    short = _short_axes(spec)
     found = [replace(r, order=_turned(r.order, r.over, short)) if r.merges else r for r in found]
     folds = {r.of: r for r in found}
     for store in spec.stores:
         order = _turned(memory_order(store.access, spec.operands[store.operand]), (), short)
         values = [store.value] if store.mask is None else [store.value, store.mask]
         needs = _needs(values)
+        inner = {a for n in needs for a in n.over if few.issuperset(n.over)}
+        order = (*(a for a in order if a not in inner), *(a for a in order if a in inner))
         for need in needs:  # what a strip computes, the same strip stores
             kept = tuple(a for a in folds[need].order if a not in need.over)
             if {a.rstrip("/") for a in kept} == set(order):
@@ -116,12 +121,28 @@ def roots(spec: Specialized) -> list[Root]:
     return found
 
 
+def _calls(values: Iterable[Value]) -> bool:
+    """Whether the math library is called."""
+    return any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values)
+
+
 def _short_axes(spec: Specialized) -> frozenset[str]:
     """The axes that are too short for vectors, in a kernel that calls the math library."""
-    values = walk(v for s in spec.stores for v in (s.value, s.mask) if v is not None)
-    if not any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values):
+    if not _calls(walk(roots_of(spec.stores))):
         return frozenset()
     return frozenset(a for a in spec.axes if spec.between(a)[1] < SHORT)
+
+
+def _few(spec: Specialized) -> frozenset[str]:
+    """The folded axes whose loops the compiler unrolls inside of those along which vectors go."""
+    values = walk(roots_of(spec.stores))
+    if spec.large or _calls(values):
+        return frozenset()
+    folds = [v for v in values if isinstance(v, Fold) and v.program.lanes]
+    bounds = [(f, [spec.between(a) for a in f.over]) for f in folds if not isinstance(f, Scan)]
+    return frozenset(a for f, every in bounds for a in f.over
+                     if all(low == high for low, high in every)
+                     and math.prod(high for _, high in every) <= FEW)
 
 
 def _turned(order: tuple[str, ...], over: Collection[str],
@@ -340,7 +361,7 @@ def memory_order(access: Access, operand: Operand) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _fold_order(fold: Fold, spec: Specialized) -> tuple[str, ...]:
+def _fold_order(fold: Fold, spec: Specialized, few: frozenset[str]) -> tuple[str, ...]:
     """Kept axes, then folded ones; each in memory order, unless the fold minds its order."""
     loads = sorted((v for v in walk(fold.args) if isinstance(v, Load)),
                    key=lambda v: (-len(v.axes), v.operand))
@@ -353,7 +374,7 @@ def _fold_order(fold: Fold, spec: Specialized) -> tuple[str, ...]:
     if isinstance(fold, Scan):
         return (*kept, *over)
     strip = _strip_axis(loads, spec.operands, kept, over)
-    if strip is None:
+    if strip is None or few.issuperset(over):
         return (*kept, *over)
     return (*(a for a in kept if a != strip), f"{strip}/", *over, strip)
 

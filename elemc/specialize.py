@@ -16,6 +16,7 @@ from .maps import Extents
 from .reads import Env
 from .values import (
     BLOCK,
+    FEW,
     LONGEST,
     SHORT,
     ZERO,
@@ -137,7 +138,7 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     """What is worth knowing of extents that are now `sizes`: the least and most they may be.
 
     Rows of at most `SHORT` elements are loops that the compiler unrolls, if it knows how long they
-    are; folds of rows of at most `BLOCK` elements need no tree.
+    are; folds of rows of at most `BLOCK` elements need no tree.  So are folds of at most `FEW`.
     """
     found: Bounds = {}
     values = walk(roots_of(spec.stores))
@@ -164,6 +165,11 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
             before = found.get(long[0], (low, high))
             found[long[0]] = max(low, before[0]), min(high, before[1])
             break
+    for value in values:
+        if isinstance(value, Fold) and value.program.lanes:
+            every = [e for a in value.over for e in spec.axes[a]]
+            if math.prod(sizes[e] for e in every) <= FEW:
+                found |= {e: (sizes[e], sizes[e]) for e in every}
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from .nest import (
     Named,
     Statement,
     Write,
+    chosen,
     statements,
     values_of,
 )
@@ -208,7 +209,9 @@ class Statements(Expressions):
                           "itemsize": operand.dtype.itemsize})
         self.instead.clear()
         self.line = {}
-        return {"kind": "stream", "lines": found, "end": f"e{k}"}
+        fetch = self.fetches(item.axis, chosen(item.body), f"b{k}")
+        self.macros |= {"FETCH_LINE"} if fetch else set()
+        return {"kind": "stream", "lines": found, "end": f"e{k}", "fetch": fetch}
 
     def need_strip(self, dtype: np.dtype, count: int = 1) -> None:
         """Make strips narrow enough for `count` arrays of `dtype`."""
@@ -287,27 +290,32 @@ class Statements(Expressions):
                 "base": f"b{k}", "end": f"e{k}", "count": f"b{k} / BLOCK",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],
                 "body": self.body(item.body)}
-        view["fetch"] = self.fetches(item, lanes, count) if full and self.kernel.far else []
+        loads = walk(v for s in statements(item.body) for v in values_of(s))
+        far = self.fetches(item.axis, loads, f"k * {lanes}") if full and self.kernel.far else []
+        view["fetch"] = [address + (f" + {at}" if at else "") for address, itemsize in far
+                         for at in range(0, count * itemsize, 64)]
         self.after_lanes = True
         view["rest"] = self.body(item.body)
         self.after_lanes = False
         return view | self.joined(view["folds"]) | row_states(view["folds"], tree)
 
-    def fetches(self, item: LaneLoop, lanes: str, count: int) -> list[str]:
-        """Addresses of what a block of lanes reads from memory, for the first time."""
+    def fetches(self, axis: str, loads: Iterable[Value], first: str) -> list[tuple[str, int]]:
+        """Addresses of what is read from memory for the first time, from index `first` on.
+
+        With the sizes of the elements, which are neighbours along the axis.
+        """
         found = []
-        self.instead[item.axis] = f"k * {lanes}"
-        for load in walk(v for s in statements(item.body) for v in values_of(s)):
+        before, self.instead = self.instead, {**self.instead, axis: first}
+        for load in loads:
             if isinstance(load, Load) and load.operand not in self.fetched:
                 operand = self.kernel.operands[load.operand]
                 steps = [operand.stride(d) for d, at in enumerate(load.access)
-                         if at.terms == ((item.axis, 1),)]
+                         if at.terms == ((axis, 1),)]
                 if steps == [operand.dtype.itemsize]:
                     self.fetched.add(load.operand)
                     use = self.use(load.operand, load.access)
-                    found += [f"{use.base}_p + {self.offset(use)}" + (f" + {at}" if at else "")
-                              for at in range(0, count * operand.dtype.itemsize, 64)]
-        del self.instead[item.axis]
+                    found.append((f"{use.base}_p + {self.offset(use)}", operand.dtype.itemsize))
+        self.instead = before
         self.macros |= {"FETCH"} if found else set()
         return found
 

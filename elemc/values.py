@@ -35,6 +35,7 @@ from .ops import INTEGRAL, OPS
 
 SELECT = OPS["where"]
 SHORT = 16  # elements of a row that are so few that their number is worth knowing
+FEW = 8  # elements that the compiler folds without a loop, while vectors go along other axes
 BLOCK = 4096  # elements of a row between two steps of its tree
 LONGEST = 2**63 - 1
 

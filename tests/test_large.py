@@ -73,6 +73,14 @@ def test_in_place_masked_and_added(large):
     assert np.array_equal(part, np.where(x > 0, want, 0))
 
 
+def test_what_is_chosen_from_is_asked_for_in_advance(large):
+    x, y = values((2, 10_001), "float64")
+    f = ec.compile(lambda c, x, y: ec.where(c, x, y * 2) + ec.maximum(x, 1))
+    np.testing.assert_array_equal(f(x > 0, x, y), np.where(x > 0, x, y * 2) + np.maximum(x, 1))
+    assert f.dump(x > 0, x, y).count("FETCH_LINE(") == 2  # its definition, and y: x is loaded once for both
+    assert "FETCH" not in ec.compile(lambda x, y: x + y).dump(x, y)
+
+
 def test_large_outputs_are_recognised_on_both_call_paths():
     s = ec.vector("x")
     f = ec.function([s], s + 1)

@@ -79,6 +79,21 @@ def test_rows_of_known_lengths():
         np.testing.assert_allclose(f(x), x.sum(axis=1), atol=1e-11)
 
 
+@pytest.mark.parametrize("length", [1, 2, 3, 8, 9])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_vectors_go_along_other_axes_than_that_of_few(length, order):
+    x = np.asarray(np.random.default_rng(0).standard_normal((700, length)), order=order)
+    f = ec.compile(lambda x: x - x.mean(axis=1, keepdims=True))
+    np.testing.assert_allclose(f(x), x - x.mean(axis=1, keepdims=True), atol=1e-14)
+    np.testing.assert_array_equal(f(x), f(np.ascontiguousarray(x)))
+    assert ("STRIP" in f.dump(x)) == (order == "F" and length > 8)
+    cube = np.moveaxis(np.stack([x, x + 1], 1), 0, -1)  # in the middle, or two of them
+    g = ec.compile(lambda x: (x.sum(axis=1), x.max(axis=(0, 1))))
+    sums, greatest = g(cube)
+    np.testing.assert_allclose(sums, cube.sum(axis=1), atol=1e-13)
+    np.testing.assert_array_equal(greatest, cube.max(axis=(0, 1)))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_calls_before_change_no_bit(name):
     s = ec.matrix("x")
