@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .layout import Operand
-from .values import Access, Fold, Literal, Op, Value, inline, walk
+from .values import Access, Fold, Literal, Load, Op, Value, inline, walk
 
 ROWS = 64  # rows between two steps of their tree
 TILE = 64  # indices of either side of a tile
@@ -285,9 +285,17 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
     return ()
 
 
-def chosen(body: Sequence[Statement]) -> list[Value]:
-    """All that statements choose from: they load it under masks, which no processor foresees."""
+def unforeseen(body: Sequence[Statement], axis: str) -> list[Value]:
+    """What a loop over `axis` reads from memory, and processors foresee late or not at all.
+
+    That is one operand alone, any beside lines that are read again and again, and what is chosen
+    from, which is loaded under masks.  Several operands that go on and on are foreseen.
+    """
     values = walk(v for s in statements(body) for v in values_of(s))
+    along = [v for v in values if isinstance(v, Load) and axis in v.axes]
+    far = [v for v in along if len(v.axes) == max(len(w.axes) for w in along)]
+    if len({v.operand for v in far}) == 1 or len(far) < len(along):
+        return [*far]
     return walk(a for v in values if isinstance(v, Op) and v.op.name in CHOICES
                 for a in (v.operands[1:] if v.op.name == "where" else v.operands))
 

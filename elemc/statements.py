@@ -28,8 +28,8 @@ from .nest import (
     Named,
     Statement,
     Write,
-    chosen,
     statements,
+    unforeseen,
     values_of,
 )
 from .order import HEAVY, cost
@@ -209,7 +209,7 @@ class Statements(Expressions):
                           "itemsize": operand.dtype.itemsize})
         self.instead.clear()
         self.line = {}
-        fetch = self.fetches(item.axis, chosen(item.body), f"b{k}")
+        fetch = self.fetches(item.axis, unforeseen(item.body, item.axis), f"b{k}")
         self.macros |= {"FETCH_LINE"} if fetch else set()
         return {"kind": "stream", "lines": found, "end": f"e{k}", "fetch": fetch}
 
