@@ -285,7 +285,7 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
     return ()
 
 
-def unforeseen(body: Sequence[Statement], axis: str) -> list[Value]:
+def unforeseen(body: Sequence[Statement], axis: str) -> list[Load]:
     """What a loop over `axis` reads from memory, and processors foresee late or not at all.
 
     That is one operand alone, any beside lines that are read again and again, and what is chosen
@@ -295,9 +295,10 @@ def unforeseen(body: Sequence[Statement], axis: str) -> list[Value]:
     along = [v for v in values if isinstance(v, Load) and axis in v.axes]
     far = [v for v in along if len(v.axes) == max(len(w.axes) for w in along)]
     if len({v.operand for v in far}) == 1 or len(far) < len(along):
-        return [*far]
-    return walk(a for v in values if isinstance(v, Op) and v.op.name in CHOICES
-                for a in (v.operands[1:] if v.op.name == "where" else v.operands))
+        return far
+    chosen = walk(a for v in values if isinstance(v, Op) and v.op.name in CHOICES
+                  for a in (v.operands[1:] if v.op.name == "where" else v.operands))
+    return [v for v in chosen if v in far]
 
 
 def names_made(body: Sequence[Statement]) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +33,7 @@ from .nest import (
     values_of,
 )
 from .order import HEAVY, cost
-from .values import BLOCK, Convert, Load, Op, Value, walk
+from .values import BLOCK, Convert, Op, Value, walk
 
 LANES = 16  # of a fold, at least: gcc keeps so many in registers
 LANE_BYTES = 64  # of the lanes of one fold, at least
@@ -209,7 +209,7 @@ class Statements(Expressions):
                           "itemsize": operand.dtype.itemsize})
         self.instead.clear()
         self.line = {}
-        fetch = self.fetches(item.axis, unforeseen(item.body, item.axis), f"b{k}")
+        fetch = self.fetches(item, f"b{k}")
         self.macros |= {"FETCH_LINE"} if fetch else set()
         return {"kind": "stream", "lines": found, "end": f"e{k}", "fetch": fetch}
 
@@ -290,8 +290,7 @@ class Statements(Expressions):
                 "base": f"b{k}", "end": f"e{k}", "count": f"b{k} / BLOCK",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],
                 "body": self.body(item.body)}
-        loads = walk(v for s in statements(item.body) for v in values_of(s))
-        far = self.fetches(item.axis, loads, f"k * {lanes}") if full and self.kernel.far else []
+        far = self.fetches(item, f"k * {lanes}") if full and self.kernel.far else []
         view["fetch"] = [address + (f" + {at}" if at else "") for address, itemsize in far
                          for at in range(0, count * itemsize, 64)]
         self.after_lanes = True
@@ -299,18 +298,18 @@ class Statements(Expressions):
         self.after_lanes = False
         return view | self.joined(view["folds"]) | row_states(view["folds"], tree)
 
-    def fetches(self, axis: str, loads: Iterable[Value], first: str) -> list[tuple[str, int]]:
-        """Addresses of what is read from memory for the first time, from index `first` on.
+    def fetches(self, item: LaneLoop | Loop, first: str) -> list[tuple[str, int]]:
+        """Addresses of what has to be asked for, from index `first` on, and their elements' sizes.
 
-        With the sizes of the elements, which are neighbours along the axis.
+        Only what is contiguous, and only the first loop that reads it asks.
         """
         found = []
-        before, self.instead = self.instead, {**self.instead, axis: first}
-        for load in loads:
-            if isinstance(load, Load) and load.operand not in self.fetched:
+        before, self.instead = self.instead, {**self.instead, item.axis: first}
+        for load in unforeseen(item.body, item.axis):
+            if load.operand not in self.fetched:
                 operand = self.kernel.operands[load.operand]
                 steps = [operand.stride(d) for d, at in enumerate(load.access)
-                         if at.terms == ((axis, 1),)]
+                         if at.terms == ((item.axis, 1),)]
                 if steps == [operand.dtype.itemsize]:
                     self.fetched.add(load.operand)
                     use = self.use(load.operand, load.access)
