@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import values
+from .factored import factored
 from .graph import (
     Accumulate,
     Apply,
@@ -26,7 +27,7 @@ from .graph import (
 from .graph_gradients import Scatter, SumTo
 from .layout import Operand
 from .maps import Extents
-from .ops import OPS
+from .ops import OPS, OVER
 from .reads import Env, Reads
 from .values import (
     SELECT,
@@ -103,6 +104,8 @@ class Lowering(Reads):
 
     def select(self, condition: Value, x: Value, y: Value) -> Value:
         """`x` where the condition holds, else `y`; none asks for it again."""
+        if isinstance(condition, Literal):
+            return x if condition.value else y
         while isinstance(x, Op) and x.op is values.SELECT and x.operands[0] is condition:
             x = x.operands[1]
         if isinstance(y, Literal) and not y.value:
@@ -111,6 +114,15 @@ class Lowering(Reads):
             if isinstance(x, Literal) and x.dtype == bool and x.value:
                 return condition
         return self.op("where", x.dtype, condition, x, y)
+
+    def quotient(self, x: Value, y: Value) -> Value:
+        """`x / y`, or a product where many `x` meet one `y`."""
+        if x.dtype not in (np.float32, np.float64) or not y.axes < x.axes:
+            return self.op("divide", x.dtype, x, y)
+        one = y.dtype.type(1)
+        inverse = self.literal(one / y.value) if isinstance(y, Literal) and y.value else (
+            self.op("divide", x.dtype, self.literal(one), y))
+        return self.op("multiply", x.dtype, x, inverse)
 
     def op(self, name: str, dtype: np.dtype, *args: Value) -> Value:
         """An operation on values."""
@@ -141,6 +153,8 @@ class Lowering(Reads):
                             return other
                 if node.op.name == "where":
                     return self.select(*args)
+                if node.op is OVER:
+                    return self.quotient(*args)
                 return self.make(Op, axes, node.dtype, node.op, tuple(args))
             case Scatter():
                 conditions = self.scattered(node, env)[1]
@@ -149,13 +163,7 @@ class Lowering(Reads):
                 zero = self.literal(node.dtype.type(0))
                 return self.select(self.holds(conditions), args[0], zero)
             case SumTo():
-                arg = self.convert(args[0], node.program.value)
-                over = self.over[node, env]
-                if not over:
-                    return args[0]
-                fold = self.make(Fold, axes - {*over}, node.program.dtype, node.program, arg, over,
-                                 None, None)
-                return self.read(fold, node, env)
+                return self.sum_to(node, env, args[0]) if self.over[node, env] else args[0]
             case Accumulate():
                 return self.fold(node, env, args)
             case Scan():
@@ -198,6 +206,30 @@ class Lowering(Reads):
         axes = frozenset[str]().union(*(a.axes for a in args)) - set(over)
         fold = self.make(Fold, axes, program.dtype, program, arg, over, initial, where)
         return self.read(fold, node, env)
+
+    def sum_to(self, node: SumTo, env: Env, arg: Value) -> Value:
+        """The value of a gradient's sum; what is the same for all addends comes after it."""
+        over, program = self.over[node, env], node.program
+
+        def added(value: Value) -> Value:
+            value = self.convert(value, program.value)
+            fold = self.make(Fold, value.axes - {*over}, program.dtype, program, value, over,
+                             None, None)
+            return self.read(fold, node, env)
+
+        def make(name: str, dtype: np.dtype, a: Value, b: Value) -> Value:
+            return self.quotient(a, b) if name == "divide" else self.op(name, dtype, a, b)
+
+        plain = arg.dtype == program.dtype and arg.dtype in (np.float32, np.float64)
+        if not plain or self.inside(node, env) != env:
+            return added(arg)
+        parts = []
+        for term in factored(arg, over, make):
+            part = added(term.inner)
+            for name, factor in term.factors:
+                part = self.op(name, arg.dtype, part, factor)
+            parts.append(self.op("negative", arg.dtype, part) if term.negated else part)
+        return reduce(lambda a, b: self.op("add", arg.dtype, a, b), parts)
 
     def scan(self, node: Scan, env: Env, args: list[Value]) -> Value:
         """The value of an element of a scan."""

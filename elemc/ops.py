@@ -74,6 +74,10 @@ def with_ties(name: str, ties: str) -> ScalarOp:
     return TIED[name, ties]
 
 
+# A quotient in a gradient, whose last bit is nobody's: of many x over one y it is x * (1 / y).
+OVER = replace(OPS["divide"], name="over")
+
+
 # The square root of something that is 0 where its own gradient is.
 ROOT = replace(OPS["sqrt"], name="root")
 

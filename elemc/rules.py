@@ -23,7 +23,7 @@ import numpy as np
 from .array import Array, apply, as_node
 from .errors import ArgumentError, ShapeError, UnsupportedError
 from .graph import Const
-from .ops import SECH, TIED
+from .ops import OVER, SECH, TIED
 
 Rule = Callable[..., tuple[Any, ...]]
 
@@ -235,6 +235,10 @@ def _logaddexp(scale: float) -> Rule:
     return rule
 
 
+def _divide(g: Any, z: Any, x: Any, y: Any) -> Any:
+    return apply(OVER, g, conj(y)), Ratio(-g * conj(z), conj(y))
+
+
 def _xlogy(g: Any, z: Any, x: Any, y: Any) -> Any:
     pole = (x == 0) & (y == 0)
     return tuple(_zero_at(pole, part) for part in (g * np.log(y), g * (x / y)))
@@ -250,7 +254,7 @@ BINARY: dict[str, Rule] = {
     "below": lambda g, z, x, top: (g, None),
     "subtract": lambda g, z, x, y: (g, -g),
     "multiply": lambda g, z, x, y: (g * conj(y), g * conj(x)),
-    "divide": lambda g, z, x, y: (g / conj(y), Ratio(-g * conj(z), conj(y))),
+    **dict.fromkeys(("divide", "over"), _divide),
     "power": _power,
     "float_power": _power,
     "remainder": lambda g, z, x, y: (g, -g * np.floor(x / y)),

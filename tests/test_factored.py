@@ -1,0 +1,97 @@
+"""Sums of gradients, out of which common factors are moved: the same values, less work."""
+
+import numpy as np
+import pytest
+
+import elemc as ec
+from elemc.interp import interpret
+
+from .helpers import quick_compiler  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.usefixtures("quick_compiler")
+ROWS, COLUMNS = 70, 37
+
+
+def arrays(seed=0):
+    rng = np.random.default_rng(seed)
+    x, c = rng.standard_normal((2, ROWS, COLUMNS))
+    return x, c, 0.5 + rng.random(COLUMNS), 0.5 + rng.random((ROWS, 1))
+
+
+def layer_norm(x, c, g):
+    d = x - x.mean(axis=1, keepdims=True)
+    return ec.sum(d / ec.sqrt((d * d).mean(axis=1, keepdims=True) + 1e-5) * g * c)
+
+
+def test_the_gradient_of_a_layer_norm_goes_over_its_rows_three_times():
+    x, c, g, _ = arrays()
+    text = ec.grad(ec.compile(layer_norm), (0, 2)).dump(x, c, g)
+    rows = text[text.index("phase == 0"):text.index("phase == 1")]
+    assert rows.count(", in lanes") == 2
+    assert rows.count("INDEPENDENT for (int64_t i1 = 0;") == 1
+    elements = [line for line in rows.splitlines() if "i1 * " in line and "=" in line]
+    assert len(elements) > 10 and not any(" / " in line for line in elements)
+
+
+def test_the_gradient_of_a_layer_norm():
+    x, c, g, _ = arrays()
+    got = ec.grad(ec.compile(layer_norm), (0, 1, 2))(x, c, g)
+    x, c, g = (a.astype(np.longdouble) for a in (x, c, g))
+    d = x - x.mean(1, keepdims=True)
+    width = np.sqrt((d * d).mean(1, keepdims=True) + np.longdouble(1e-5))
+    z, cg = d / width, c * g
+    want = ((cg - cg.mean(1, keepdims=True) - z * (cg * z).mean(1, keepdims=True)) / width,
+            z * g, (c * z).sum(0))
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b.astype(float), rtol=1e-12, atol=1e-14)
+
+
+CASES = {
+    "quotient by column": lambda x, c, g, s: ec.sum((x - g) / (g * g) * c),
+    "quotient by row": lambda x, c, g, s: ec.sum(x * g / s * c),
+    "terms by row": lambda x, c, g, s: ec.sum(ec.tanh((x - s) * s + g * c)),
+    "negated terms": lambda x, c, g, s: ec.sum(-((x / s - g) * -s) * -c),
+    "squares": lambda x, c, g, s: ec.sum(((x - g) / s) ** 2),
+    "cosine": lambda x, c, g, s: ec.sum(x * g / ec.sqrt((x * x).sum(1, keepdims=True))),
+    "chosen": lambda x, c, g, s: ec.sum(ec.where(c == x, g, x / g * s)),
+    "constants": lambda x, c, g, s: ec.sum(3 * (x - g) / 7 - (s + g) * 2),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "complex128"])
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_as_the_interpreter(name, dtype):
+    given = [a.astype(dtype) for a in arrays()]
+    symbols = [ec.array(n, a.ndim, dtype=dtype) for n, a in zip("xcgs", given, strict=True)]
+    cost = CASES[name](*symbols)
+    f = ec.function(symbols, ec.grad(cost.real if dtype == "complex128" else cost, symbols))
+    want = interpret(f.close(tuple(a.dtype for a in given)).graph, given)
+    loose = {"float64": 1e-11, "float32": 1e-3, "float16": 0.3, "complex128": 1e-11}[dtype]
+    for a, b in zip(f(*given), want, strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=loose, atol=loose * np.abs(b).max())
+
+
+def test_sums_of_users_are_left_alone():
+    x, _, g, s = arrays()
+    f = ec.compile(lambda x, s: (x / s).sum(axis=1))
+    np.testing.assert_array_equal(f(x, s), ec.compile(lambda y: y.sum(axis=1))(x / s))
+
+
+def test_differences_are_left_together():
+    x = 1e9 + arrays()[0]
+    f = ec.compile(lambda x, s: ec.sum(ec.square((x - x.mean(axis=1, keepdims=True)) * s)) / 2)
+    got = ec.grad(f, 1)(x, np.ones((ROWS, 1)))
+    d = x - x.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(got, (d * d).sum(axis=1, keepdims=True), rtol=1e-9)
+
+
+def test_any_depth_and_empty():
+    def f(x, s):
+        for _ in range(300):
+            x = x * s / 1.01
+        return ec.sum(x)
+
+    x, s = np.ones((4, 3)), np.full(3, 1.01)
+    np.testing.assert_allclose(ec.grad(f, 1)(x, s), np.full(3, 4 * 300 / 1.01), rtol=1e-9)
+    np.testing.assert_array_equal(ec.grad(f, 1)(x[:0], s), np.zeros(3))
