@@ -11,7 +11,10 @@ import numpy as np
 
 from . import ops
 from .dtypes import ctype
+from .fold_loops import AHEAD, RUN, STAGE_BYTES, STRIP_BYTES
 from .nest import (
+    MANY,
+    PACK,
     PAD,
     ROWS,
     TILE,
@@ -21,7 +24,7 @@ from .nest import (
     Phase,
     statements,
 )
-from .statements import AHEAD, RUN, STAGE_BYTES, STRIP_BYTES, Statements
+from .statements import Statements
 from .templating import environment
 from .values import BLOCK
 from .work import work_of
@@ -137,8 +140,8 @@ class _Emitter(Statements):
         macros = [MACROS[m] for m in MACROS if m in self.macros]
         constants = {"STRIP": self.strips.get("STRIP", STRIP_BYTES // 8),
                      "STAGE": self.strips.get("STAGE", STAGE_BYTES // 8), "RUN": RUN,
-                     "BLOCK": BLOCK, "ROWS": ROWS, "TREE": TREE, "TILE": TILE,
-                     "LINE": self.line_length}
+                     "BLOCK": BLOCK, "ROWS": ROWS, "PACK": PACK, "MANY": MANY,
+                     "TREE": TREE, "TILE": TILE, "LINE": self.line_length}
         used = [f"{k} = {v}" for k, v in sorted(self.lanes.items())]
         used += [f"{k} = {v}" for k, v in constants.items() if k in self.macros]
         used += [f"PAD = {PAD}"] if "TILE" in self.macros else []

@@ -67,6 +67,7 @@ class Expressions:
         self.macros: set[str] = set()
         self.mentioned: set[str] = set()
         self.running: set[str] = set()  # folds whose states are in registers for several rows
+        self.width = 0  # of narrow rows
         self.after_lanes = False  # in what is left of a row
         self.within: dict[str, tuple[str, str]] = {}  # the chunk that is being folded
         self.instead: dict[str, str] = {}  # what counts along an axis, if not its variable
@@ -240,6 +241,8 @@ class Expressions:
         """The index of an element of a buffer or local array; at `places` along some axes."""
         if element.at == "tile":
             return "][".join(f"{self.var(axis)} - {self.bounds(axis)[0]}" for axis in element.dims)
+        if element.at == "row":
+            return f"r * {self.width} + l"
         if element.at is not None:
             return "l"
         text = ""

@@ -10,6 +10,7 @@ import numpy as np
 from .leaves import Leaves, target_of
 from .nest import (
     CHOICES,
+    MANY,
     ROWS,
     Assign,
     Blocks,
@@ -25,9 +26,23 @@ from .nest import (
     Phase,
     lane_fold,
 )
-from .order import Root, Segment, next_axis
+from .order import HEAVY, Root, Segment, cost, next_axis
 from .scope import Scope
-from .values import BLOCK, SHORT, Convert, Fold, Op, Scan, Specialized, Value, inline, walk
+from .values import (
+    BLOCK,
+    FEW,
+    SHORT,
+    At,
+    Convert,
+    Fold,
+    Load,
+    Op,
+    Scan,
+    Specialized,
+    Value,
+    inline,
+    walk,
+)
 
 VECTOR = 8  # elements from which on a short row is worth vectors
 
@@ -99,6 +114,11 @@ class Folding(Leaves):
                 part = target_of(self.name("part"), fold.dtype, strip)
                 self.declare([part], [fold.neutral], inside, strip)
                 self.states[root.fold] = [part]
+        if direct and strip and len(merged) == len(segment.roots) and (
+                self.spec.between(inner[-1])[1] >= MANY):
+            width = self.narrow(merged, strip)
+            if width:
+                self.pack(merged, loop, width, scope)
         self.level(segment.roots, inner, inside)
         scope.body.append(loop)
         for root, fold in zip(merged, folds, strict=True):
@@ -107,6 +127,33 @@ class Folding(Leaves):
                 fold.part = part.name
             if not root.by_rows:
                 self.states[root.fold] = [target_of(fold.name, fold.dtype, strip)]
+
+    def narrow(self, folded: Sequence[Root], strip: str) -> int:
+        """The length of a strip that is too short for vectors; 0 if it is not."""
+        low, high = self.spec.between(strip)
+        heavy = cost(walk(v for r in folded for v in r.inputs())) >= HEAVY
+        return high if low == high <= (SHORT - 1 if heavy else FEW) else 0
+
+    def pack(self, folded: Sequence[Root], loop: Blocks, width: int, scope: Scope) -> None:
+        """Take several rows of a narrow strip side by side, so that vectors go along all."""
+        def leaf(value: Value) -> bool:
+            return not value.args or isinstance(value, (At, Load)) or scope.find(value) is not None
+
+        inner, loop.width = scope.inside(loop.packed), width
+        for value in walk([v for r in folded for v in r.inputs()], leaf):
+            if leaf(value) and value.axes and not isinstance(scope.find(value), Named):
+                kind = self.load_name(value) if isinstance(value, Load) else "v"
+                name = inner.name(f"{kind.removesuffix('_v')}_rows")
+                row = Element(value.axes, value.dtype, name, at="row")
+                inner.known[value] = replace(row, at="packed")
+                loop.copies += [Local(name, value.dtype, rows=width),
+                                Assign(row, scope.find(value) or value)]
+        before = dict(self.states)
+        for root, fold in zip(folded, loop.folds, strict=True):
+            self.states[root.fold] = [
+                Element(frozenset(), fold.dtype, f"{fold.name}_rows", at="packed")]
+        self.leaf(folded, inner)
+        self.states = before
 
     def chunks(self, segment: Segment) -> Scope | None:
         """Folds over everything: first those of chunks, then their merger.

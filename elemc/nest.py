@@ -32,6 +32,8 @@ from .values import Access, Fold, Literal, Load, Op, Value, inline, walk
 
 ROWS = 64  # rows between two steps of their tree
 TILE = 64  # indices of either side of a tile
+PACK = 16  # rows of a narrow table that are taken together
+MANY = 1024  # rows from which on they are: one byte each, and narrow tables have their own kernels
 PAD = 8  # elements between its rows, so that they do not meet in the cache
 IDEMPOTENT = ("maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "bitwise_and",
               "bitwise_or")
@@ -51,7 +53,8 @@ class Element(Value):
     """An element of an array.
 
     A buffer is indexed by loop axes (`dims`, outermost first), a local array by the current lane
-    (`at` is "lane"), by the place in the tile of axes `dims` ("tile") or in the strip of axis `at`.
+    (`at` is "lane"), by the place in the tile of axes `dims` ("tile"), among rows side by side
+    ("row" and column, or "packed" in one), or in the strip of axis `at`.
     """
 
     name: str
@@ -76,13 +79,14 @@ class Let:
 
 @dataclass
 class Local:
-    """A variable; with `strip`, `tile` or `length`, an array of the strip, the tile, or so many."""
+    """A variable, or an array: of the strip, the tile, `length` elements, PACK `rows` so long."""
 
     name: str
     dtype: np.dtype
     strip: bool = False
     tile: bool = False
     length: int = 0
+    rows: int = 0
 
 
 @dataclass
@@ -171,12 +175,20 @@ class LaneLoop:
 
 @dataclass
 class Blocks:
-    """A serial loop over an outer axis whose partial states, `name`, are merged in a tree."""
+    """A serial loop over an outer axis whose partial states, `name`, are merged in a tree.
+
+    If the strip is narrow, of `width` elements, PACK rows are taken together: `copies` are made of
+    what they read, side by side, and `packed` adds them, an element each, to as many states,
+    called `name_rows`.  The body is then for what is left.
+    """
 
     axis: str
     folds: list[LaneFold]
     body: list[Statement]
     strip: str | None
+    width: int = 0
+    copies: list[Statement] = field(default_factory=list)
+    packed: list[Statement] = field(default_factory=list)
 
 
 @dataclass

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from . import ops
-from .cnames import stem
 from .dtypes import ctype
-from .expressions import Expressions
+from .fold_loops import FoldLoops
 from .nest import (
     ROWS,
     Assign,
     Blocks,
     Check,
-    Element,
     First,
     Kernel,
-    LaneFold,
     LaneLoop,
     Let,
     Local,
@@ -28,35 +24,19 @@ from .nest import (
     Named,
     Statement,
     Write,
-    statements,
-    unforeseen,
-    values_of,
 )
-from .order import HEAVY, cost
-from .values import BLOCK, Convert, Op, Value, walk
+from .values import BLOCK, Op
 
-LANES = 16  # of a fold, at least: gcc keeps so many in registers
-LANE_BYTES = 64  # of the lanes of one fold, at least
-AHEAD = 8192  # bytes from what is folded to what is asked of the memory
-STRIP_BYTES = 8192  # of the states of folds in a strip: they stay in the first cache
-STAGE_BYTES = 512  # of a value in a strip that goes through stages: what a processor looks ahead
-RUN = 4  # rows that are added to a strip of states before these go to memory
 UNITS = {BLOCK: "BLOCK", ROWS: "ROWS"}
 LINE_BYTES = 2048  # of an output that are computed before they go to memory
 
 
-class Statements(Expressions):
+class Statements(FoldLoops):
     """Writes the statements of one kernel, and notes what they need declared."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
-        self.trees: dict[str, dict[str, str]] = {}
         self.checks = False
-        self.lanes: dict[str, int] = {}  # of the loops in lanes
-        self.laned: set[str] = set()  # their axes
-        self.fetched: set[int] = set()  # operands that loops in lanes ask for in advance
-        self.strips: dict[str, int] = {}  # the lengths of strips, by their names in C
-        self.strip = "STRIP"  # the name of the one around
         self.line: dict[int, str] = {}  # what stands for elements of outputs in a block
         self.line_length = LINE_BYTES
 
@@ -76,7 +56,8 @@ class Statements(Expressions):
                 if item.tile:
                     self.macros.add("TILE")
                 size = (f"[{self.strip}]" if item.strip else "[TILE][TILE + PAD]" if item.tile
-                        else f"[{item.length}]" if item.length else "")
+                        else f"[{item.length}]" if item.length
+                        else f"[PACK * {item.rows}]" if item.rows else "")
                 return {"kind": "local", "name": item.name + size, "type": self.type(item.dtype)}
             case Assign():
                 return {"kind": "assign", "target": self.text(item.target),
@@ -212,188 +193,3 @@ class Statements(Expressions):
         fetch = self.fetches(item, f"b{k}")
         self.macros |= {"FETCH_LINE"} if fetch else set()
         return {"kind": "stream", "lines": found, "end": f"e{k}", "fetch": fetch}
-
-    def need_strip(self, dtype: np.dtype, count: int = 1) -> None:
-        """Make strips narrow enough for `count` arrays of `dtype`."""
-        most = max(STRIP_BYTES // count, STAGE_BYTES) if self.strip == "STRIP" else STAGE_BYTES
-        fits = most // max(4, dtype.itemsize)
-        self.strips[self.strip] = min(self.strips.get(self.strip, fits), fits)
-
-    def fold(self, fold: LaneFold, item: LaneLoop | Blocks) -> dict[str, Any]:
-        """What the templates need to fold one accumulator."""
-        kind = stem(fold.kind)
-        tree = {"type": self.type(fold.dtype), "merge": self.merge(fold, "a", "b"),
-                "identity": self.text(fold.identity)}
-        helper = self.tree_name(f"{kind}_{ctype(fold.dtype).suffix}", tree)
-        view: dict[str, Any] = {
-                "name": fold.name, "kind": kind, "type": tree["type"], "tree": fold.tree,
-                "helper": helper, "neutral": self.text(fold.neutral), "part": fold.part,
-                "row": "", "states": "", "merge_part": "",
-                "from_zero": self.text(fold.neutral) in ("0", "0.0", "0.0f"),
-                "merge_lanes": self.merge(
-                    fold, f"{fold.name}_lane[l]", f"{fold.name}_lane[l + h]"),
-                "merge_row": self.merge(fold, fold.name, f"{fold.name}_lane[0]"),
-                "merge_top": self.merge(fold, f"{fold.name}_tree[{item.folds[0].name}_top - 1]",
-                                        fold.name),
-                "identity": tree["identity"]}
-        if fold.rows is not None:
-            chunk, row = fold.rows.dims
-            view["row"] = self.extent(row)
-            view["states"] = f"{fold.rows.name} + {self.var(chunk)} * {self.extent(row)}"
-        if isinstance(item, Blocks) and fold.part:
-            at = "" if item.strip is None else "[l]"
-            view["merge_part"] = self.merge(fold, fold.name + at, fold.part + at)
-        if fold.tree and isinstance(item, Blocks) and item.strip:
-            self.trees[helper] = tree
-            self.macros |= {"INDEPENDENT", "LEVELS"}
-        elif fold.tree:
-            self.macros.add("TREE")
-        return view
-
-    def tree_name(self, name: str, tree: dict[str, str]) -> str:
-        """What the functions of a tree are called; accumulators of one name may differ."""
-        number, free = 1, name
-        while self.trees.get(free, tree) != tree:
-            number, free = number + 1, f"{name}_{number + 1}"
-        return free
-
-    def merge(self, fold: LaneFold, a: str, b: str) -> str:
-        """The merge expression over the states named `a` and `b`."""
-        return self.text(_renamed(fold.merge, {"a": a, "b": b}))
-
-    def lane_loop(self, item: LaneLoop) -> dict[str, Any]:
-        """A row in lanes."""
-        k = self.digit[item.axis]
-        tree = any(f.tree for f in item.folds) and item.axis not in self.within
-        widest = max(f.dtype.itemsize for f in item.folds)
-        count = max(LANES, LANE_BYTES // widest)  # no other fold of the kernel has a say
-        stores = any(isinstance(s, Write) or isinstance(s, Assign) and bool(
-            isinstance(s.target, Element) and s.target.dims) for s in statements(item.body))
-        again = not stores and all(f.idempotent for f in item.folds)
-        if item.axis in self.within and all(f.exact for f in item.folds):
-            count *= 2  # a chunk is long
-        lanes = "LANES" if count == LANES else f"LANES_{count}"
-        length = self.length(self.extent_of(item.axis))
-        full = length is None or int(length) >= count
-        if full:
-            self.laned.add(item.axis)
-            self.lanes[lanes] = count
-            self.macros |= {"UNROLL"} | ({"BLOCK"} if tree else set())
-        start, stop = self.bounds(item.axis)
-        name = item.folds[0].name
-        if stores:  # gcc gives up comparing the addresses of many operands with theirs
-            self.macros.add("INDEPENDENT")
-        view: dict[str, Any] = {
-                "kind": "lanes", "lanes": lanes, "full": full, "independent": stores, "tree": tree,
-                "again": again,
-                "var": f"i{k}", "start": start, "stop": stop,
-                "base": f"b{k}", "end": f"e{k}", "count": f"b{k} / BLOCK",
-                "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],
-                "body": self.body(item.body)}
-        far = self.fetches(item, f"k * {lanes}") if full and self.kernel.far else []
-        view["fetch"] = [address + (f" + {at}" if at else "") for address, itemsize in far
-                         for at in range(0, count * itemsize, 64)]
-        self.after_lanes = True
-        view["rest"] = self.body(item.body)
-        self.after_lanes = False
-        return view | self.joined(view["folds"]) | row_states(view["folds"], tree)
-
-    def fetches(self, item: LaneLoop | Loop, first: str) -> list[tuple[str, int]]:
-        """Addresses of what has to be asked for, from index `first` on, and their elements' sizes.
-
-        Only what is contiguous, and only the first loop that reads it asks.
-        """
-        found = []
-        before, self.instead = self.instead, {**self.instead, item.axis: first}
-        for load in unforeseen(item.body, item.axis):
-            if load.operand not in self.fetched:
-                operand = self.kernel.operands[load.operand]
-                steps = [operand.stride(d) for d, at in enumerate(load.access)
-                         if at.terms == ((item.axis, 1),)]
-                if steps == [operand.dtype.itemsize]:
-                    self.fetched.add(load.operand)
-                    use = self.use(load.operand, load.access)
-                    found.append((f"{use.base}_p + {self.offset(use)}", operand.dtype.itemsize))
-        self.instead = before
-        self.macros |= {"FETCH"} if found else set()
-        return found
-
-    def blocks(self, item: Blocks) -> dict[str, Any]:
-        """An outer folded axis."""
-        k = self.digit[item.axis]
-        start, stop = self.bounds(item.axis)
-        name = item.folds[0].name
-        width = "1" if item.strip is None else f"w{self.digit[item.strip]}"
-        if item.strip is not None:
-            for fold in item.folds:
-                self.need_strip(fold.dtype, len(item.folds))
-        folds = [self.fold(f, item) for f in item.folds]
-        rows, folds = [f for f in folds if f["row"]], [f for f in folds if not f["row"]]
-        tree = any(f["tree"] for f in folds)
-        each = item.axis in self.kernel.chunks  # these are long, and so few
-        if tree and not each:
-            self.macros.add("ROWS")
-        view: dict[str, Any] = {
-                "kind": "blocks", "var": f"i{k}", "start": start, "stop": stop, "tree": tree,
-                "strip": item.strip is not None,
-                "direct": all(f.part is None for f in item.folds),
-                "base": f"b{k}", "end": f"e{k}", "width": width, "rows": rows, "folds": folds,
-                "each": each, "pushes": stop if each else f"{stop} / ROWS + 1",
-                "count": f"{name}_count" if item.strip is not None else (
-                    f"i{k}" if each else f"b{k} / ROWS"),
-                "top": f"{name}_top", "body": self.body(item.body),
-                "run": self.run(item) if item.strip is not None else None}
-        return view | self.joined(folds, "" if item.strip is None else "[l]")
-
-    def run(self, item: Blocks) -> dict[str, Any] | None:
-        """The innermost loop for several rows at once, if memory is what it waits for."""
-        apart = any(f.part or f.rows for f in item.folds)
-        if apart or len(item.body) > 1 or _cost(item.body) >= HEAVY:
-            return None
-        self.macros |= {"RUN", "UNROLL"}
-        self.running = {f.name for f in item.folds}
-        [loop] = self.body(item.body)
-        self.running = set()
-        return loop
-
-    def joined(self, folds: Sequence[dict[str, Any]], at: str = "") -> dict[str, str]:
-        """Assignments to all folds at once, as comma expressions; `at` is the place in a strip."""
-        def assign(text: str, some: Sequence[dict[str, Any]]) -> str:
-            return ", ".join(text.format(at=at, **fold) for fold in some)
-
-        trees = [f for f in folds if f["tree"]]
-        exact = [f for f in folds if not f["tree"]]
-        return {
-            "merge_lanes": assign("{name}_lane[l] = {merge_lanes}", folds),
-            "merge_top": assign("{name} = {merge_top}", trees),
-            "set_trees": assign("{name}{at} = {neutral}", trees),
-            "set_exact": assign("{name}{at} = {neutral}", exact),
-            "set_parts": assign("{name} = {part}", trees),
-            "merge_parts": assign("{name}{at} = {merge_part}", folds),
-            "merge_exact": assign("{name}{at} = {merge_part}", exact)}
-
-
-def row_states(folds: Sequence[dict[str, Any]], tree: bool) -> dict[str, str]:
-    """What is done with the states of folds at a row: those without a tree go on in the next."""
-    on = [f for f in folds if tree and not f["tree"]]
-    for fold in folds:
-        fold["state"] = fold["name"] + (
-            f" = {fold['identity' if tree and fold not in on else 'neutral']}")
-    return {
-        "set_row": ", ".join(f"{f['name']} = {f['neutral']}" for f in folds if f not in on),
-        "merge_row": ", ".join(f"{f['name']} = " + (
-            f["merge_row"] if f in on else f"{f['name']}_lane[0]") for f in folds)}
-
-
-def _cost(body: Sequence[Statement]) -> int:
-    """About how many additions one turn of a loop is worth."""
-    return sum(cost(walk(values_of(s))) for s in statements(body))
-
-
-def _renamed(value: Value, names: dict[str, str]) -> Value:
-    """`value` with its variables renamed."""
-    if isinstance(value, Named):
-        return replace(value, name=names.get(value.name, value.name))
-    if isinstance(value, Op):
-        return replace(value, operands=tuple(_renamed(a, names) for a in value.operands))
-    return replace(value, arg=_renamed(value.arg, names)) if isinstance(value, Convert) else value

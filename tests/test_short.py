@@ -94,6 +94,38 @@ def test_vectors_go_along_other_axes_than_that_of_few(length, order):
     np.testing.assert_array_equal(greatest, cube.max(axis=(0, 1)))
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int16", "complex64"])
+@pytest.mark.parametrize("width", [2, 3, 7, 8, 9, 15])
+def test_rows_of_narrow_tables_go_side_by_side(width, dtype):
+    rng = np.random.default_rng(width)
+    real = dtype != "complex64"
+
+    def fold(xp, x, w, s):
+        """Sums of one column, one row, both, and positions; and what has no tree."""
+        t = xp.tanh(x) * w + s[:, None]
+        more = (x.max(axis=0), xp.where(x > w, x, s[:, None]).min(axis=0)) if real else ()
+        return (x.sum(axis=0), t.sum(axis=0), (x * xp.arange(x.shape[1])).mean(axis=0), *more)
+
+    f = ec.compile(lambda x, w, s: fold(ec, x, w, s))
+    for n in (1023, 1024, 1031, 4096, 4097, 9001):
+        x, w, s = ((10 * rng.standard_normal(shape)).astype(dtype) for shape in (
+            (n, width), width, n))
+        with np.errstate(all="ignore"):
+            wide = (a.astype("complex128" if not real else "float64") for a in (x, w, s))
+            want = fold(np, *wide)
+        for got, right in zip(f(x, w, s), want, strict=True):
+            loose = {"float16": 3e-2, "float64": 1e-11}.get(dtype, 1e-4)
+            np.testing.assert_allclose(got, right, rtol=loose, atol=loose * n)
+    assert ("PACK" in f.dump(x, w, s))
+    g = ec.compile(lambda x: x.sum(axis=0))
+    assert ("PACK" in g.dump(x)) == (width <= 8)
+    if dtype == "float64":  # what is infinite, or not a number, stays in its column
+        x[5, 0], x[700, 1] = np.inf, np.nan
+        np.testing.assert_array_equal(np.isfinite(g(x)), [k > 1 for k in range(width)])
+        lanes = [ec.compile(lambda x: x.sum())(np.ascontiguousarray(x[:, k])) for k in range(width)]
+        np.testing.assert_allclose(g(x), lanes, rtol=1e-13)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_calls_before_change_no_bit(name):
     s = ec.matrix("x")
