@@ -219,7 +219,8 @@ MACROS = {
     "AT": "#define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))",
     "PAST_LINE": "#define PAST_LINE(pointer) ((int64_t)(pointer) & 63)",
     "STREAM": "extern void elemc_stream(char *to, const void *block, int64_t bytes);",
-    "FETCH": "#define FETCH(from) __builtin_prefetch((from) + AHEAD)",
+    "FETCH": "#define FETCH(from) __builtin_prefetch(from)",
+    "NEXT": "#define NEXT(row, step) ((row) < 4 * AHEAD ? (step) : AHEAD) /* in the next row */",
     "FETCH_LINE": "#define FETCH_LINE(from, bytes) "
                   "for (int64_t k = 0; k < (bytes); k += 64) FETCH((from) + k)",
     "LEVELS": "#define LEVELS(parts) (64 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */",

@@ -133,29 +133,35 @@ class FoldLoops(Expressions):
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],
                 "body": self.body(item.body)}
         far = self.fetches(item, f"k * {lanes}") if full and self.kernel.far else []
-        view["fetch"] = [address + (f" + {at}" if at else "") for address, itemsize in far
-                         for at in range(0, count * itemsize, 64)]
+        view["fetch"] = [address + (f" + {at}" if at else "") for address, size in far
+                         for at in range(0, count * size, 64)]
         self.after_lanes = True
         view["rest"] = self.body(item.body)
         self.after_lanes = False
         return view | self.joined(view["folds"]) | row_states(view["folds"], tree)
 
     def fetches(self, item: LaneLoop | Loop, first: str) -> list[tuple[str, int]]:
-        """Addresses of what has to be asked for, from index `first` on, and their elements' sizes.
+        """Addresses of what has to be asked for, from index `first` on, and bytes per element.
 
-        Only what is contiguous, and only the first loop that reads it asks.
+        Only where few bytes lie between elements, and only the first loop that reads them asks.
         """
         found = []
         before, self.instead = self.instead, {**self.instead, item.axis: first}
         for load in unforeseen(item.body, item.axis):
-            if load.operand not in self.fetched:
-                operand = self.kernel.operands[load.operand]
-                steps = [operand.stride(d) for d, at in enumerate(load.access)
-                         if at.terms == ((item.axis, 1),)]
-                if steps == [operand.dtype.itemsize]:
-                    self.fetched.add(load.operand)
-                    use = self.use(load.operand, load.access)
-                    found.append((f"{use.base}_p + {self.offset(use)}", operand.dtype.itemsize))
+            layout = self.kernel.operands[load.operand].layout
+            perm, packed = layout.perm, layout.packed
+            lines = load.access[perm[-1]].terms == ((item.axis, 1),) and layout.step > 0
+            rows = load.access[perm[-2]].axis if packed and not packed[-1] else ""
+            if load.operand in self.fetched or not lines or rows is None:
+                continue
+            self.fetched.add(load.operand)
+            use = self.use(load.operand, load.access)
+            address, ahead = f"{use.base}_p + {self.offset(use)}", "AHEAD"
+            if rows:  # after a row comes something else, or nothing
+                along, across = use.strides[item.axis], use.strides[rows]
+                ahead = f"NEXT({self.extent(item.axis)} * {along}, {across})"
+                self.macros.add("NEXT")
+            found.append((f"{address} + {ahead}", layout.step * load.dtype.itemsize))
         self.instead = before
         self.macros |= {"FETCH"} if found else set()
         return found
