@@ -29,6 +29,7 @@ from .templating import environment
 from .values import BLOCK
 from .work import work_of
 
+STEPS = (0, 1, 2, 3, 4, 8, 16)  # elements between neighbours of which gcc makes vectors
 COLUMNS = 512  # the least that a thread folds: of fewer, threads would share what they read
 
 
@@ -189,6 +190,9 @@ class _Emitter(Statements):
                     c * (s or 0) for s, (_, c) in zip(known, terms, strict=True))
                 if key in self.laned and abs(stride or 0) != operand.dtype.itemsize:
                     stride = None  # gcc would want to read on behind the last lane, and cannot
+                steps = abs(stride or 0) // operand.dtype.itemsize
+                if steps not in STEPS and key not in self.packs:
+                    stride = None  # gcc would give up
                 if stride is not None:
                     lines.append((name, str(stride)))
                 else:
@@ -224,6 +228,7 @@ MACROS = {
     "FETCH_LINE": "#define FETCH_LINE(from, bytes) "
                   "for (int64_t k = 0; k < (bytes); k += 64) FETCH((from) + k)",
     "LEVELS": "#define LEVELS(parts) (64 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */",
+    "ROLLED": '#define ROLLED _Pragma("GCC unroll 1")',
     "UNROLL": '#define UNROLL _Pragma("GCC unroll 4")',
     "INDEPENDENT": '#define INDEPENDENT _Pragma("GCC ivdep")',
 }

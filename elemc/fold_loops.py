@@ -46,6 +46,7 @@ class FoldLoops(Expressions):
         self.lanes: dict[str, int] = {}  # of the loops in lanes
         self.laned: set[str] = set()  # their axes
         self.fetched: set[int] = set()  # operands that loops ask for in advance
+        self.packs: set[str] = set()  # the axes of rows that are taken side by side
         self.strips: dict[str, int] = {}  # the lengths of strips, by their names in C
         self.strip = "STRIP"  # the name of the one around
 
@@ -210,6 +211,7 @@ class FoldLoops(Expressions):
         """Several rows of a narrow strip side by side."""
         assert item.strip is not None
         self.macros.add("PACK")
+        self.packs.add(item.axis)
         self.width = item.width
         outer, self.mentioned = self.mentioned, set()
         copies = self.body(item.copies)

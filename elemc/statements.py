@@ -25,9 +25,11 @@ from .nest import (
     Statement,
     Write,
 )
-from .values import BLOCK, Op
+from .values import BLOCK, SHORT, Op
 
 UNITS = {BLOCK: "BLOCK", ROWS: "ROWS"}
+# Lengths of rows that gcc would unroll, and find no vectors in: not those of which it makes one.
+ROLLED = {str(n) for n in range(5, SHORT + 1) if n != 8}
 LINE_BYTES = 2048  # of an output that are computed before they go to memory
 
 
@@ -128,11 +130,12 @@ class Statements(FoldLoops):
         view: dict[str, Any] = {
             "kind": "loop", "var": f"i{k}", "start": start, "stop": stop,
             "base": f"b{k}", "width": f"w{k}", "independent": item.independent,
+            "rolled": item.independent and self.length(self.extent_of(item.axis)) in ROLLED,
             "reverse": item.reverse}
         if item.kind.startswith("parallel"):
             view |= {"start": begin, "stop": end}
         if item.independent:
-            self.macros.add("INDEPENDENT")
+            self.macros |= {"INDEPENDENT"} | ({"ROLLED"} if view["rolled"] else set())
         if item.kind.endswith("strip"):
             self.strip = "STAGE" if item.stages else "STRIP"
             self.macros.add(self.strip)
