@@ -129,10 +129,12 @@ class Folding(Leaves):
                 self.states[root.fold] = [target_of(fold.name, fold.dtype, strip)]
 
     def narrow(self, folded: Sequence[Root], strip: str) -> int:
-        """The length of a strip that is too short for vectors; 0 if it is not."""
+        """The length of a strip that is too short for vectors; 0 if rows have to go one by one."""
         low, high = self.spec.between(strip)
-        heavy = cost(walk(v for r in folded for v in r.inputs())) >= HEAVY
-        return high if low == high <= (SHORT - 1 if heavy else FEW) else 0
+        values = walk(v for r in folded for v in r.inputs())
+        kept = any(v in self.kept and v not in self.buffered for v in values)  # by every turn
+        most = 0 if kept else SHORT - 1 if cost(values) >= HEAVY else FEW
+        return high if low == high <= most else 0
 
     def pack(self, folded: Sequence[Root], loop: Blocks, width: int, scope: Scope) -> None:
         """Take several rows of a narrow strip side by side, so that vectors go along all."""
@@ -152,7 +154,9 @@ class Folding(Leaves):
         for root, fold in zip(folded, loop.folds, strict=True):
             self.states[root.fold] = [
                 Element(frozenset(), fold.dtype, f"{fold.name}_rows", at="packed")]
-        self.leaf(folded, inner)
+        values = inner.values([v for r in folded for v in r.inputs()])
+        for root in folded:
+            self.update(root, inner, values)
         self.states = before
 
     def chunks(self, segment: Segment) -> Scope | None:

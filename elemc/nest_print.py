@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from .layout import Operand
 from .maps import Instruction
 from .nest import (
+    PACK,
     Assign,
     Blocks,
     Buffer,
@@ -115,7 +116,8 @@ class _Printer:
             word = f"for {statement.axis} (lanes):"
         else:
             strip = f", strip {statement.strip}" if statement.strip else ""
-            word = f"for {statement.axis} (blocks{strip}):"
+            rows = f", {PACK} of {statement.width} side by side" if statement.packed else ""
+            word = f"for {statement.axis} (blocks{strip}{rows}):"
         return [indent + word, *(indent + STEP + self.fold(f) for f in statement.folds)]
 
     def fold(self, fold: LaneFold) -> str:

@@ -126,6 +126,21 @@ def test_rows_of_narrow_tables_go_side_by_side(width, dtype):
         np.testing.assert_allclose(g(x), lanes, rtol=1e-13)
 
 
+@pytest.mark.parametrize("width", [3, 7])
+def test_what_waits_in_outputs_is_written_row_by_row(width):
+    """As long as a later loop reads there what this one has computed."""
+    x = np.random.default_rng(0).standard_normal((1100, 5, width))
+
+    def softmax(xp, x):
+        e = xp.exp(x - x.max(axis=(0, 1), keepdims=True))
+        return e / e.sum(axis=(0, 1), keepdims=True)
+
+    for a in (x, x[:, 0], x.transpose(1, 0, 2), np.ascontiguousarray(x.transpose(1, 0, 2))):
+        a = a if a.ndim == 3 else a[:, None]
+        np.testing.assert_allclose(ec.compile(lambda x: softmax(ec, x))(a), softmax(np, a),
+                                   rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_calls_before_change_no_bit(name):
     s = ec.matrix("x")
