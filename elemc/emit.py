@@ -13,7 +13,6 @@ from . import ops
 from .dtypes import ctype
 from .fold_loops import AHEAD, RUN, STAGE_BYTES, STRIP_BYTES
 from .nest import (
-    MANY,
     PACK,
     PAD,
     ROWS,
@@ -141,7 +140,7 @@ class _Emitter(Statements):
         macros = [MACROS[m] for m in MACROS if m in self.macros]
         constants = {"STRIP": self.strips.get("STRIP", STRIP_BYTES // 8),
                      "STAGE": self.strips.get("STAGE", STAGE_BYTES // 8), "RUN": RUN,
-                     "BLOCK": BLOCK, "ROWS": ROWS, "PACK": PACK, "MANY": MANY,
+                     "BLOCK": BLOCK, "ROWS": ROWS, "PACK": PACK,
                      "TREE": TREE, "TILE": TILE, "LINE": self.line_length}
         used = [f"{k} = {v}" for k, v in sorted(self.lanes.items())]
         used += [f"{k} = {v}" for k, v in constants.items() if k in self.macros]

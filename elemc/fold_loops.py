@@ -73,8 +73,8 @@ class FoldLoops(Expressions):
                 "from_zero": self.text(fold.neutral) in ("0", "0.0", "0.0f"),
                 "merge_lanes": self.merge(
                     fold, f"{fold.name}_lane[l]", f"{fold.name}_lane[l + h]"),
-                "merge_rows": self.merge(fold, f"{fold.name}_rows[l]", f"{fold.name}_rows[l + h]"),
-                "merge_strip": self.merge(fold, f"{fold.name}[l]", f"{fold.name}_rows[l]"),
+                "merge_strip": self.merge(
+                    fold, f"{fold.name}[l]", f"{fold.name}_rows[r * {self.width} + l]"),
                 "merge_row": self.merge(fold, fold.name, f"{fold.name}_lane[0]"),
                 "merge_top": self.merge(fold, f"{fold.name}_tree[{item.folds[0].name}_top - 1]",
                                         fold.name),
@@ -176,23 +176,23 @@ class FoldLoops(Expressions):
         if item.strip is not None:
             for fold in item.folds:
                 self.need_strip(fold.dtype, len(item.folds))
-        step = f"{name}_step" if item.packed else "ROWS"
+        self.width = item.width
         folds = [self.fold(f, item) for f in item.folds]
         rows, folds = [f for f in folds if f["row"]], [f for f in folds if not f["row"]]
         tree = any(f["tree"] for f in folds)
         each = item.axis in self.kernel.chunks  # these are long, and so few
         if tree and not each:
-            self.macros |= {"ROWS", "BLOCK", "MANY"} if item.packed else {"ROWS"}
+            self.macros.add("ROWS")
         view: dict[str, Any] = {
                 "kind": "blocks", "var": f"i{k}", "start": start, "stop": stop, "tree": tree,
                 "strip": item.strip is not None,
                 "direct": all(f.part is None for f in item.folds),
                 "base": f"b{k}", "end": f"e{k}", "width": width, "rows": rows, "folds": folds,
-                "each": each, "pushes": stop if each else f"{stop} / {step} + 1",
+                "each": each, "pushes": stop if each else f"{stop} / ROWS + 1",
                 "count": f"{name}_count" if item.strip is not None else (
                     f"i{k}" if each else f"b{k} / ROWS"),
-                "top": f"{name}_top", "body": self.body(item.body),
-                "step": step, "run": self.run(item),
+                "top": f"{name}_top", "done": f"{name}_done", "body": self.body(item.body),
+                "run": self.run(item),
                 "packed": self.packed(item) if item.packed else None}
         return view | self.joined(folds, "" if item.strip is None else "[l]")
 
@@ -210,9 +210,8 @@ class FoldLoops(Expressions):
     def packed(self, item: Blocks) -> dict[str, Any]:
         """Several rows of a narrow strip side by side."""
         assert item.strip is not None
-        self.macros.add("PACK")
+        self.macros |= {"PACK", "INDEPENDENT"}
         self.packs.add(item.axis)
-        self.width = item.width
         outer, self.mentioned = self.mentioned, set()
         copies = self.body(item.copies)
         index = self.var(item.strip) if item.strip in self.mentioned else ""
@@ -232,8 +231,8 @@ class FoldLoops(Expressions):
         return {
             "merge_lanes": assign("{name}_lane[l] = {merge_lanes}", folds),
             "set_rows": assign("{name}_rows[l] = {neutral}", folds),
-            "merge_rows": assign("{name}_rows[l] = {merge_rows}", folds),
             "merge_strip": assign("{name}[l] = {merge_strip}", folds),
+            "merge_exact_rows": assign("{name}[l] = {merge_strip}", exact),
             "merge_top": assign("{name} = {merge_top}", trees),
             "set_trees": assign("{name}{at} = {neutral}", trees),
             "set_exact": assign("{name}{at} = {neutral}", exact),

@@ -10,7 +10,7 @@ import numpy as np
 from .leaves import Leaves, target_of
 from .nest import (
     CHOICES,
-    MANY,
+    PACK,
     ROWS,
     Assign,
     Blocks,
@@ -115,7 +115,7 @@ class Folding(Leaves):
                 self.declare([part], [fold.neutral], inside, strip)
                 self.states[root.fold] = [part]
         if direct and strip and len(merged) == len(segment.roots) and (
-                self.spec.between(inner[-1])[1] >= MANY):
+                self.spec.between(inner[-1])[1] >= PACK * ROWS):
             width = self.narrow(merged, strip)
             if width:
                 self.pack(merged, loop, width, scope)
@@ -133,7 +133,9 @@ class Folding(Leaves):
         low, high = self.spec.between(strip)
         values = walk(v for r in folded for v in r.inputs())
         kept = any(v in self.kept and v not in self.buffered for v in values)  # by every turn
-        most = 0 if kept else SHORT - 1 if cost(values) >= HEAVY else FEW
+        trees = any(not r.fold.program.exact for r in folded)  # then rows are apart
+        few = FEW // 2 if trees else FEW
+        most = 0 if kept else SHORT - 1 if cost(values) >= HEAVY else few
         return high if low == high <= most else 0
 
     def pack(self, folded: Sequence[Root], loop: Blocks, width: int, scope: Scope) -> None:

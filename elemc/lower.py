@@ -116,13 +116,16 @@ class Lowering(Reads):
         return self.op("where", x.dtype, condition, x, y)
 
     def quotient(self, x: Value, y: Value) -> Value:
-        """`x / y`, or a product where many `x` meet one `y`."""
+        """`x / y`, or a product where many `x` meet one `y`; right for all that is finite."""
         if x.dtype not in (np.float32, np.float64) or not y.axes < x.axes:
             return self.op("divide", x.dtype, x, y)
-        one = y.dtype.type(1)
-        inverse = self.literal(one / y.value) if isinstance(y, Literal) and y.value else (
-            self.op("divide", x.dtype, self.literal(one), y))
-        return self.op("multiply", x.dtype, x, inverse)
+        dtype, one, small = x.dtype, x.dtype.type(1), 4 * np.finfo(x.dtype).tiny
+        if isinstance(y, Literal) and small < abs(float(y.value)) < 1 / small:
+            return self.op("multiply", dtype, x, self.literal(one / y.value))
+        tiny = self.op("less", BOOL, self.op("absolute", dtype, y), self.literal(small))
+        scale = self.select(tiny, self.literal(dtype.type(2.0**60)), self.literal(one))
+        inverse = self.op("divide", dtype, self.literal(one), self.op("multiply", dtype, y, scale))
+        return self.op("multiply", dtype, self.op("multiply", dtype, x, scale), inverse)
 
     def op(self, name: str, dtype: np.dtype, *args: Value) -> Value:
         """An operation on values."""
@@ -217,14 +220,11 @@ class Lowering(Reads):
                              None, None)
             return self.read(fold, node, env)
 
-        def make(name: str, dtype: np.dtype, a: Value, b: Value) -> Value:
-            return self.quotient(a, b) if name == "divide" else self.op(name, dtype, a, b)
-
         plain = arg.dtype == program.dtype and arg.dtype in (np.float32, np.float64)
         if not plain or self.inside(node, env) != env:
             return added(arg)
         parts = []
-        for term in factored(arg, over, make):
+        for term in factored(arg, over):
             part = added(term.inner)
             for name, factor in term.factors:
                 part = self.op(name, arg.dtype, part, factor)

@@ -32,8 +32,7 @@ from .values import Access, Fold, Literal, Load, Op, Value, inline, walk
 
 ROWS = 64  # rows between two steps of their tree
 TILE = 64  # indices of either side of a tile
-PACK = 16  # rows of a narrow table that are taken together
-MANY = 1024  # rows from which on they are: one byte each, and narrow tables have their own kernels
+PACK = 16  # rows of a narrow table, or blocks of them, that are taken together
 PAD = 8  # elements between its rows, so that they do not meet in the cache
 IDEMPOTENT = ("maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "bitwise_and",
               "bitwise_or")
@@ -177,9 +176,9 @@ class LaneLoop:
 class Blocks:
     """A serial loop over an outer axis whose partial states, `name`, are merged in a tree.
 
-    If the strip is narrow, of `width` elements, PACK rows are taken together: `copies` are made of
-    what they read, side by side, and `packed` adds them, an element each, to as many states,
-    called `name_rows`.  The body is then for what is left.
+    If the strip is narrow, of `width` elements, PACK rows are taken together, or one of PACK blocks
+    each if there is a tree: `copies` are made of what they read, side by side, and `packed` adds
+    these, an element each, to as many states, called `name_rows`.  The body is for what is left.
     """
 
     axis: str

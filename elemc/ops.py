@@ -74,7 +74,7 @@ def with_ties(name: str, ties: str) -> ScalarOp:
     return TIED[name, ties]
 
 
-# A quotient in a gradient, whose last bit is nobody's: of many x over one y it is x * (1 / y).
+# A quotient in a gradient, whose last bit is nobody's: of many x over one y it is a product.
 OVER = replace(OPS["divide"], name="over")
 
 

@@ -23,14 +23,14 @@ def layer_norm(x, c, g):
     return ec.sum(d / ec.sqrt((d * d).mean(axis=1, keepdims=True) + 1e-5) * g * c)
 
 
-def test_the_gradient_of_a_layer_norm_goes_over_its_rows_three_times():
+def test_the_gradient_of_a_layer_norm_goes_over_its_rows_four_times():
     x, c, g, _ = arrays()
     text = ec.grad(ec.compile(layer_norm), (0, 2)).dump(x, c, g)
     rows = text[text.index("phase == 0"):text.index("phase == 1")]
-    assert rows.count(", in lanes") == 2
+    assert rows.count(", in lanes") == 3
     assert rows.count("INDEPENDENT for (int64_t i1 = 0;") == 1
     elements = [line for line in rows.splitlines() if "i1 * " in line and "=" in line]
-    assert len(elements) > 10 and not any(" / " in line for line in elements)
+    assert len(elements) > 10 and sum(" / t" in line for line in elements) == 2  # one, written twice
 
 
 def test_the_gradient_of_a_layer_norm():
@@ -70,6 +70,37 @@ def test_the_same_as_the_interpreter(name, dtype):
     for a, b in zip(f(*given), want, strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_allclose(a, b, rtol=loose, atol=loose * np.abs(b).max())
+
+
+@pytest.mark.parametrize("scale", [1, 1e18, 1e30, 1e-18, 1e-30])
+def test_products_stay_in_range(scale):
+    """A norm that is scaled by its maximum, and factors that bring products back into range."""
+    x = (np.array([[3.0, 4.0], [6.0, 8.0]]) * scale).astype("float32")
+
+    def norm(x):
+        m = ec.abs(x).max(axis=1, keepdims=True)
+        return ec.sum(m * ec.sqrt(((x / m) ** 2).sum(axis=1, keepdims=True)))
+
+    np.testing.assert_allclose(ec.grad(norm)(x), [[0.6, 0.8]] * 2, rtol=1e-5)
+    s = np.full((2, 1), 1 / scale, "float32")
+    got = ec.grad(lambda x, s: ec.sum((x * s) * (x * s)), 1)(x, s)
+    wide = x.astype(float)
+    np.testing.assert_allclose(got, (2 * s * wide * wide).sum(1, keepdims=True), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_divisors_of_every_size(dtype):
+    info = np.finfo(dtype)
+    c = np.array([[0, 1, -3, info.tiny, info.max / 8]], dtype)
+    x = np.ones_like(c)
+    small = info.smallest_subnormal * 4
+    for s in (small, info.tiny, 1.0, info.max / 2, info.max, 0, np.inf, -small):
+        s = np.array([[s]], dtype)
+        with np.errstate(all="ignore"):
+            want = c / s
+            np.testing.assert_allclose(
+                ec.grad(lambda x, s, c: ec.sum(x / s * c))(x, s, c), want, rtol=4 * info.eps,
+                atol=info.smallest_subnormal)
 
 
 def test_sums_of_users_are_left_alone():
