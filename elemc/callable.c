@@ -108,7 +108,9 @@ typedef struct {
   Operand out[OPERANDS];     /* as the caller passed them */
   PyArrayObject *source[OPERANDS], *target[OPERANDS]; /* inputs that are arrays, outputs */
   int64_t scalar[OPERANDS];
-  int64_t extents, sizes, strides, pointers, phases; /* how many there are of these: */
+  struct {
+    int64_t extents, sizes, strides, pointers, phases;
+  } has; /* how many there are of these: */
   int64_t extent[PLACES], n[PLACES], s[PLACES];
   int64_t from[PLACES], offset[PLACES]; /* of a pointer: its operand, bytes from its data */
   char *p[PLACES], **w, *own_w[PLACES]; /* w: own_w if there is one thread */
@@ -321,8 +323,8 @@ static int outgrows_caches(const Call *c, const int64_t **code) {
  * the program and what tells of sizes. */
 static int match(const Entry *e, Call *c, int ninputs, const int64_t **code) {
   const int64_t *step = e->code + 1;
-  c->extents = e->code[0];
-  for (int64_t k = 0; k < c->extents; k++, step += INSTRUCTION) {
+  c->has.extents = e->code[0];
+  for (int64_t k = 0; k < c->has.extents; k++, step += INSTRUCTION) {
     int64_t value = 1, a, b;
     Py_ssize_t length;
     switch (step[0]) {
@@ -548,16 +550,16 @@ static int outputs(const Callable *self, const Entry *e, Call *c, const int64_t 
 static void bind(Call *c, const Entry *e, const int64_t **code) {
   const int64_t *at = *code, *program = e->code + 1;
   Py_ssize_t length;
-  c->sizes = *at++;
-  for (int64_t k = 0; k < c->sizes; k++) {
+  c->has.sizes = *at++;
+  for (int64_t k = 0; k < c->has.sizes; k++) {
     int64_t unit = *at++;
     if (unit > 0) /* how many units a product of extents has */
       c->n[k] = (product(c, &at) + unit - 1) / unit;
     else
       c->n[k] = start_of(program + INSTRUCTION * *at++, c->extent, &length);
   }
-  c->pointers = *at++, c->strides = 0;
-  for (int64_t k = 0; k < c->pointers; k++) {
+  c->has.pointers = *at++, c->has.strides = 0;
+  for (int64_t k = 0; k < c->has.pointers; k++) {
     const Operand *o = &c->operand[c->from[k] = *at++];
     c->offset[k] = 0;
     for (int64_t count = *at++; count > 0; count--, at += 3) {
@@ -567,7 +569,7 @@ static void bind(Call *c, const Entry *e, const int64_t **code) {
     for (int64_t count = *at++; count > 0; count--) {
       int64_t stride = 0;
       for (int64_t terms = *at++; terms > 0; terms--, at += 2) stride += o->strides[at[0]] * at[1];
-      c->s[c->strides++] = stride;
+      c->s[c->has.strides++] = stride;
     }
   }
   *code = at;
@@ -577,8 +579,8 @@ static void bind(Call *c, const Entry *e, const int64_t **code) {
 static void estimate(Call *c, const int64_t **code) {
   const int64_t *at = *code;
   c->most = 0;
-  c->phases = *at++;
-  for (int64_t k = 0; k < c->phases; k++) {
+  c->has.phases = *at++;
+  for (int64_t k = 0; k < c->has.phases; k++) {
     int64_t axis = *at++;
     c->length[k] = axis < 0 ? 1 : c->n[axis];
     c->least[k] = *at++;
@@ -595,6 +597,8 @@ static void estimate(Call *c, const int64_t **code) {
 
 /* -- calls with the shapes and strides of the one before --------------------------------------- */
 
+enum { COUNTS = sizeof((Call *)NULL)->has / sizeof(int64_t) };
+
 static void move(int64_t **at, void *part, int64_t count, int back) {
   size_t bytes = (size_t)count * sizeof **at;
   memcpy(back ? part : *at, back ? *at : part, bytes);
@@ -604,16 +608,16 @@ static void move(int64_t **at, void *part, int64_t count, int back) {
 /* Take what follows from shapes and strides out of a call into its entry, or `back`. */
 static void carry(Entry *e, Call *c, int back) {
   int64_t *at = e->found;
-  move(&at, &c->extents, 5, back);
+  move(&at, &c->has, COUNTS, back);
   move(&at, &c->most, 1, back);
-  move(&at, c->extent, c->extents, back);
-  move(&at, c->n, c->sizes, back);
-  move(&at, c->s, c->strides, back);
-  move(&at, c->from, c->pointers, back);
-  move(&at, c->offset, c->pointers, back);
-  move(&at, c->length, c->phases, back);
-  move(&at, c->least, c->phases, back);
-  move(&at, c->work, c->phases, back);
+  move(&at, c->extent, c->has.extents, back);
+  move(&at, c->n, c->has.sizes, back);
+  move(&at, c->s, c->has.strides, back);
+  move(&at, c->from, c->has.pointers, back);
+  move(&at, c->offset, c->has.pointers, back);
+  move(&at, c->length, c->has.phases, back);
+  move(&at, c->least, c->has.phases, back);
+  move(&at, c->work, c->has.phases, back);
 }
 
 static void see(Seen *seen, const Operand *o, PyArrayObject *array) {
@@ -634,7 +638,8 @@ static void keep(Entry *e, Call *c, int nin, int nout) {
   for (int k = nin; k < ninputs; k++)
     if (c->operand[k].ndim > RANK) return;
   if (e->found == NULL) { /* the code is the same in all calls, and so is how many there are */
-    int64_t words = 6 + c->extents + c->sizes + c->strides + 2 * c->pointers + 3 * c->phases;
+    int64_t words = COUNTS + 1 + c->has.extents + c->has.sizes + c->has.strides +
+                    2 * c->has.pointers + 3 * c->has.phases;
     e->found = PyMem_Malloc((size_t)words * sizeof *e->found);
     if (e->found == NULL) return; /* all calls go the long way */
   }
@@ -757,10 +762,10 @@ static int buffers(Call *c, const int64_t *at, int threads, char *local, void **
 
 static int phases(const Call *c, const Entry *e, int threads, int64_t buffers) {
   double all = 0;
-  for (int64_t k = 0; k < c->phases; k++) all += c->work[k];
+  for (int64_t k = 0; k < c->has.phases; k++) all += c->work[k];
   PyThreadState *state = all > RELEASE ? PyEval_SaveThread() : NULL;
   int status = 0;
-  for (int64_t k = 0; k < c->phases; k++)
+  for (int64_t k = 0; k < c->has.phases; k++)
     status |= threads == 1 ? e->kernel(k, 0, c->length[k], c->p, c->s, c->n, NULL, c->w)
                            : elemc_run(e->kernel, k, c->length[k], c->least[k], c->work[k],
                                        threads, c->p, c->s, c->n, c->w, buffers);
@@ -826,7 +831,8 @@ static int run(Callable *self, Entry *e, Call *c, const int64_t *code, PyObject 
       e->buffers = code;
       keep(e, c, self->nin, self->nout);
     }
-    for (int64_t k = 0; k < c->pointers; k++) c->p[k] = c->operand[c->from[k]].data + c->offset[k];
+    for (int64_t k = 0; k < c->has.pointers; k++)
+      c->p[k] = c->operand[c->from[k]].data + c->offset[k];
     int threads = c->most < SMALL ? 1 : elemc_threads(c->most);
     if (buffers(c, e->buffers, threads, local, &heap) == 0) {
       status = phases(c, e, threads, *e->buffers);
