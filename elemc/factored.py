@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from .values import Fold, Op, Value, walk
 
+FACTORS = {name: name for name in ("negative", "multiply", "divide")} | {"quotient": "divide"}
 DEEPEST = 16  # additions below each other, of those that are looked at
 
 
@@ -57,14 +58,14 @@ def _split(value: Value, over: Collection[str]) -> Term:
     """`value` without the outermost factors that do not depend on `over`, and these."""
     factors: list[tuple[str, Value]] = []
     negated = False
-    while isinstance(value, Op) and value.op.name in ("negative", "multiply", "divide"):
-        a, b = value.args[0], value.args[-1]
-        if value.op.name == "negative":
+    while isinstance(value, Op) and value.op.name in FACTORS:
+        name, (a, *more) = FACTORS[value.op.name], value.args
+        if name == "negative":
             negated, value = not negated, a
-        elif b.axes.isdisjoint(over):
-            factors, value = [(value.op.name, b), *factors], a
-        elif value.op.name == "multiply" and a.axes.isdisjoint(over):
-            factors, value = [("multiply", a), *factors], b
+        elif more[0].axes.isdisjoint(over):
+            factors, value = [(name, more[0]), *factors], a
+        elif name == "multiply" and a.axes.isdisjoint(over):
+            factors, value = [(name, a), *factors], more[0]
         else:
             break
     return Term(tuple(factors), value, negated)

@@ -30,7 +30,7 @@ from .graph import (
     toposort,
 )
 from .graph_gradients import Exactly
-from .ops import STOP
+from .ops import NEAR, STOP
 from .tracing import TracedFunction, compile, flatten, signature_of
 
 
@@ -154,7 +154,7 @@ def vjp(f: Any) -> Any:
                          "gradient")
     wanted = [i for i in inputs if inexact(i)]
     found = pull_back(closed.outputs, seeds, wanted)
-    outputs = [zeros_like(i) if g is None else g for i, g in zip(wanted, found, strict=True)]
+    outputs = [zeros_like(i) if g is None else near(g) for i, g in zip(wanted, found, strict=True)]
     names = c_names([*f.input_names, *(c.name for c in cotangents),
                      *(f"g{i.name}" for i in wanted)])[len(inputs) + len(cotangents):]
     most = max(n.ndim for n in toposort(closed.outputs))  # the rank of the loops
@@ -195,8 +195,8 @@ def jvp(f: Any) -> Any:
     again = close(Graph((), (*(g.node for g, _ in used), *(e.node for e in exact))), f.order)
     moved = pull_back(again.outputs[:len(used)], [t for _, t in used], again.outputs[len(used):])
     shapes = {u.node: zeros_like(o) for u, o in zip(dummies, smooth, strict=True)}
-    along = substituted([(zeros_like(o) if t is None else t).node
-                          for o, t in zip(smooth, moved, strict=True)], shapes)
+    along = substituted([(zeros_like(o) if t is None else near(t)).node
+                         for o, t in zip(smooth, moved, strict=True)], shapes)
     graph = Graph((*inputs, *(t.node for t in tangents)),  # type: ignore[arg-type]
                   (*closed.outputs, *(t.node for t in along)))
     outputs = graph.outputs
@@ -331,7 +331,12 @@ def _gradients(cost: Any, wrt: Sequence[Array], order: str) -> list[Array]:
     for w, g in zip(wanted, found, strict=True):
         if g is None:
             _refuse_places(out, w)
-    return [zeros_like(w) if g is None else g for w, g in zip(wanted, found, strict=True)]
+    return [zeros_like(w) if g is None else near(g) for w, g in zip(wanted, found, strict=True)]
+
+
+def near(gradient: Array) -> Array:
+    """A gradient, of which the compiler may round what it is made of as is convenient."""
+    return apply(NEAR, gradient)
 
 
 def _refuse_places(out: Node, w: Node) -> None:

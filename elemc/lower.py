@@ -27,7 +27,7 @@ from .graph import (
 from .graph_gradients import Scatter, SumTo
 from .layout import Operand
 from .maps import Extents
-from .ops import OPS, OVER
+from .ops import NEAR, OPS, QUOTIENT
 from .reads import Env, Reads
 from .values import (
     SELECT,
@@ -59,6 +59,7 @@ class Lowering(Reads):
         self.graph, self.operands = graph, operands
         self.number = {n: i for i, n in enumerate((*graph.inputs, *graph.captured))}
         self.interned: dict[Any, Value] = {}
+        self.exact = _exact(graph)
 
     def values(self, outputs: Sequence[tuple[Node, Env]]) -> list[Value]:
         """The values of `outputs` at these indices.  Loops instead of recursion: any depth."""
@@ -116,16 +117,18 @@ class Lowering(Reads):
         return self.op("where", x.dtype, condition, x, y)
 
     def quotient(self, x: Value, y: Value) -> Value:
-        """`x / y`, or a product where many `x` meet one `y`; right for all that is finite."""
-        if x.dtype not in (np.float32, np.float64) or not y.axes < x.axes:
+        """`x / y`, or products where many `x` meet one `y`; right for all that is finite."""
+        many = y.axes < x.axes and x.axes.issuperset(self.axes)
+        if x.dtype not in (np.float32, np.float64) or not many:
             return self.op("divide", x.dtype, x, y)
         dtype, one, small = x.dtype, x.dtype.type(1), 4 * np.finfo(x.dtype).tiny
         if isinstance(y, Literal) and small < abs(float(y.value)) < 1 / small:
-            return self.op("multiply", dtype, x, self.literal(one / y.value))
+            inverse = self.literal(one / y.value)
+            return self.make(Op, x.axes, dtype, QUOTIENT, (x, y, self.literal(one), inverse))
         tiny = self.op("less", BOOL, self.op("absolute", dtype, y), self.literal(small))
         scale = self.select(tiny, self.literal(dtype.type(2.0**60)), self.literal(one))
         inverse = self.op("divide", dtype, self.literal(one), self.op("multiply", dtype, y, scale))
-        return self.op("multiply", dtype, self.op("multiply", dtype, x, scale), inverse)
+        return self.make(Op, x.axes, dtype, QUOTIENT, (x, y, scale, inverse))
 
     def op(self, name: str, dtype: np.dtype, *args: Value) -> Value:
         """An operation on values."""
@@ -156,7 +159,9 @@ class Lowering(Reads):
                             return other
                 if node.op.name == "where":
                     return self.select(*args)
-                if node.op is OVER:
+                if node.op is NEAR:
+                    return args[0]
+                if node.op is OPS["divide"] and node not in self.exact:
                     return self.quotient(*args)
                 return self.make(Op, axes, node.dtype, node.op, tuple(args))
             case Scatter():
@@ -225,11 +230,21 @@ class Lowering(Reads):
             return added(arg)
         parts = []
         for term in factored(arg, over):
-            part = added(term.inner)
+            known = isinstance(term.inner, Literal)
+            part = self.times(term.inner, over) if known else added(term.inner)
             for name, factor in term.factors:
-                part = self.op(name, arg.dtype, part, factor)
+                both = (part, factor)
+                part = self.quotient(*both) if name == "divide" else self.op(name, arg.dtype, *both)
             parts.append(self.op("negative", arg.dtype, part) if term.negated else part)
         return reduce(lambda a, b: self.op("add", arg.dtype, a, b), parts)
+
+    def times(self, value: Value, over: Iterable[str]) -> Value:
+        """The sum of a `value` that is the same everywhere along the axes `over`."""
+        for extent in (e for axis in over for e in self.axes[axis]):
+            count = self.convert(self.make(Extent, frozenset(), INDEX, extent), value.dtype)
+            one = isinstance(value, Literal) and value.value == 1
+            value = count if one else self.op("multiply", value.dtype, value, count)
+        return value
 
     def scan(self, node: Scan, env: Env, args: list[Value]) -> Value:
         """The value of an element of a scan."""
@@ -291,3 +306,16 @@ class Lowering(Reads):
             rest = tuple(fields.values()) if fields else key
             value = self.interned[place] = cls(axes, dtype, *rest)
         return value
+
+
+def _exact(graph: Graph) -> set[Node]:
+    """The nodes whose last bit counts: those that outputs are made of, but for gradients."""
+    found: set[Node] = set()
+    stack = list(graph.outputs)
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            near = isinstance(node, Apply) and node.op is NEAR
+            stack.extend(() if near else node.children)
+    return found

@@ -74,8 +74,11 @@ def with_ties(name: str, ties: str) -> ScalarOp:
     return TIED[name, ties]
 
 
-# A quotient in a gradient, whose last bit is nobody's: of many x over one y it is a product.
-OVER = replace(OPS["divide"], name="over")
+# What gradients give, whose last bit is nobody's: quotients below it may be products.
+NEAR = ScalarOp("near", 1, np.positive, {"*": "{0}"}, 14, notation="{0}",
+                like=lambda dtype: ((dtype_of(dtype),), dtype_of(dtype)))
+QUOTIENT = ScalarOp("quotient", 4, lambda x, y, scale, inverse: x / y,
+                    {"f": "quotient_{S}({0}, {1}, {2}, {3})"}, kinds="f", cost=4)
 
 
 # The square root of something that is 0 where its own gradient is.

@@ -23,7 +23,7 @@ import numpy as np
 from .array import Array, apply, as_node
 from .errors import ArgumentError, ShapeError, UnsupportedError
 from .graph import Const
-from .ops import OVER, SECH, TIED
+from .ops import SECH, TIED
 
 Rule = Callable[..., tuple[Any, ...]]
 
@@ -122,6 +122,7 @@ UNARY: dict[str, Callable[[Any, Any, Any], Any]] = {
     "reciprocal": lambda g, z, x: -g * conj(z * z),
     "square": lambda g, z, x: 2 * g * conj(x),
     "sqrt": _sqrt,
+    "near": lambda g, z, x: g,
     "root": lambda g, z, x: _zero_at(z == 0, g / (2 * z)),
     "cbrt": lambda g, z, x: g / (3 * z * z),
     "exp": lambda g, z, x: g * conj(z),
@@ -236,7 +237,7 @@ def _logaddexp(scale: float) -> Rule:
 
 
 def _divide(g: Any, z: Any, x: Any, y: Any) -> Any:
-    return apply(OVER, g, conj(y)), Ratio(-g * conj(z), conj(y))
+    return g / conj(y), Ratio(-g * conj(z), conj(y))
 
 
 def _xlogy(g: Any, z: Any, x: Any, y: Any) -> Any:
@@ -254,7 +255,7 @@ BINARY: dict[str, Rule] = {
     "below": lambda g, z, x, top: (g, None),
     "subtract": lambda g, z, x, y: (g, -g),
     "multiply": lambda g, z, x, y: (g * conj(y), g * conj(x)),
-    **dict.fromkeys(("divide", "over"), _divide),
+    "divide": _divide,
     "power": _power,
     "float_power": _power,
     "remainder": lambda g, z, x, y: (g, -g * np.floor(x / y)),

@@ -150,7 +150,7 @@ RULES: dict[str, Callable[[Apply], Node | None]] = {
     "root": functools.partial(_as, "sqrt"),
     "where": _where,
     "multiply": _multiply,
-    **dict.fromkeys(("divide", "over"), _divide),
+    "divide": _divide,
     "add": _add,
     "subtract": _subtract,
     "power": _power,
