@@ -14,9 +14,7 @@ from .dtypes import ctype
 from .fold_loops import AHEAD, RUN, STAGE_BYTES, STRIP_BYTES
 from .nest import (
     PACK,
-    PAD,
     ROWS,
-    TILE,
     TREE,
     Blocks,
     Kernel,
@@ -141,10 +139,9 @@ class _Emitter(Statements):
         constants = {"STRIP": self.strips.get("STRIP", STRIP_BYTES // 8),
                      "STAGE": self.strips.get("STAGE", STAGE_BYTES // 8), "RUN": RUN,
                      "BLOCK": BLOCK, "ROWS": ROWS, "PACK": PACK,
-                     "TREE": TREE, "TILE": TILE, "LINE": self.line_length}
+                     "TREE": TREE, "TILE": self.tile, "PAD": self.pad, "LINE": self.line_length}
         used = [f"{k} = {v}" for k, v in sorted(self.lanes.items())]
         used += [f"{k} = {v}" for k, v in constants.items() if k in self.macros]
-        used += [f"PAD = {PAD}"] if "TILE" in self.macros else []
         used += [f"AHEAD = {AHEAD}"] if "FETCH" in self.macros else []
         if used:
             macros.append(f"enum {{ {', '.join(used)} }};")

@@ -31,9 +31,10 @@ from .layout import Operand
 from .values import Access, Fold, Literal, Load, Op, Value, inline, walk
 
 ROWS = 64  # rows between two steps of their tree
-TILE = 64  # indices of either side of a tile
+TILE_BYTES = 1024  # of either side of a tile, at most: lines so long are foreseen
+TILES_BYTES = 256 << 10  # of all tiles: they stay in the second cache, and the stack of a thread
 PACK = 16  # rows of a narrow table, or blocks of them, that are taken together
-PAD = 8  # elements between its rows, so that they do not meet in the cache
+PAD_BYTES = 64  # between the rows of a tile, so that they do not meet in the cache
 IDEMPOTENT = ("maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "bitwise_and",
               "bitwise_or")
 CHOICES = ("where", *IDEMPOTENT)

@@ -186,4 +186,5 @@ def code_of(text: str, precedence: int = CALL) -> CCode:
 
 def is_helper(name: str) -> bool:
     """Whether a function that C text calls is one of elemc's helpers."""
-    return not name.startswith(("__", "elemc_")) and name not in ("if", "for", "while", "AT")
+    return not name.startswith(("__", "elemc_")) and name not in (
+        "if", "for", "while", "sizeof", "AT")

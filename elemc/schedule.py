@@ -305,7 +305,7 @@ class _Scheduler(Folding):
                 f"{self.spec.operands[load.operand].name}_tile"), (rows, columns), "tile")
             copy = Loop(rows, "serial", [Assign(tile, load)], independent=True)
             inner.body += [Local(tile.name, load.dtype, tile=True),
-                           Loop(columns, "serial", [copy])]
+                           Loop(columns, "turned", [copy])]
             inside.known[load] = tile
         loop = Loop(rows, "serial", [])
         inner.body.append(loop)

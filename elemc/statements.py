@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,10 +12,14 @@ from . import ops
 from .dtypes import ctype
 from .fold_loops import FoldLoops
 from .nest import (
+    PAD_BYTES,
     ROWS,
+    TILE_BYTES,
+    TILES_BYTES,
     Assign,
     Blocks,
     Check,
+    Element,
     First,
     Kernel,
     LaneLoop,
@@ -24,8 +29,9 @@ from .nest import (
     Named,
     Statement,
     Write,
+    statements,
 )
-from .values import BLOCK, SHORT, Op
+from .values import BLOCK, SHORT, Load, Op
 
 UNITS = {BLOCK: "BLOCK", ROWS: "ROWS"}
 # Lengths of rows that gcc would unroll, and find no vectors in: not those of which it makes one.
@@ -40,7 +46,7 @@ class Statements(FoldLoops):
         super().__init__(kernel)
         self.checks = False
         self.line: dict[int, str] = {}  # what stands for elements of outputs in a block
-        self.line_length = LINE_BYTES
+        self.line_length, self.tile, self.pad = LINE_BYTES, TILE_BYTES, PAD_BYTES
 
     def body(self, body: Sequence[Statement]) -> list[dict[str, Any]]:
         """What the templates need to lay out statements."""
@@ -55,8 +61,6 @@ class Statements(FoldLoops):
             case Local():
                 if item.strip:
                     self.need_strip(item.dtype)
-                if item.tile:
-                    self.macros.add("TILE")
                 size = (f"[{self.strip}]" if item.strip else "[TILE][TILE + PAD]" if item.tile
                         else f"[{item.length}]" if item.length
                         else f"[PACK * {item.rows}]" if item.rows else "")
@@ -117,6 +121,8 @@ class Statements(FoldLoops):
         if item.kind == "chunks":
             return self.chunks(item, begin, end)
         k = self.digit[item.axis]
+        if item.kind == "turned" and (call := self.turned(item)):
+            return {"kind": "call", "text": call}
         if item.kind.endswith("tiles"):
             return self.tiles(item, *((begin, end) if item.kind.startswith("parallel") else
                                       self.bounds(item.axis)))
@@ -172,10 +178,38 @@ class Statements(FoldLoops):
         self.within[item.axis] = f"begin{k}", f"end{k}"
         body = self.body(item.body)
         del self.within[item.axis]
-        copied = [s.name.removesuffix("_tile") for loop in item.body if isinstance(loop, Loop)
-                  for s in loop.body if isinstance(s, Local) and s.tile]
+        tiles = [s for loop in item.body if isinstance(loop, Loop) and loop.kind == "tiles"
+                 for s in loop.body if isinstance(s, Local) and s.tile]
+        if tiles:
+            self.macros |= {"TILE", "PAD"}
+            size = max(t.dtype.itemsize for t in tiles)
+            side = min(TILE_BYTES // size, math.isqrt(TILES_BYTES // (len(tiles) * size)))
+            self.tile = min(self.tile, 1 << side.bit_length() - 1)
+            self.pad = min(self.pad, PAD_BYTES // size)
+        copied = [t.name.removesuffix("_tile") for t in tiles]
         return {"kind": "tiles", "begin": f"begin{k}", "end": f"end{k}", "start": start,
                 "stop": stop, "body": body, "copied": copied}
+
+    def turned(self, item: Loop) -> str:
+        """The call that copies lines into a tile, blocks at a time; "" if they need conversion."""
+        [copy] = (s for s in statements([item]) if isinstance(s, Assign))
+        tile, load = copy.target, copy.value
+        assert isinstance(tile, Element) and isinstance(load, Load)
+        operand = self.kernel.operands[load.operand]
+        plain = operand.storage == "native" and operand.dtype == load.dtype and load.guard is None
+        if not plain or load.dtype.kind not in "fiu" or load.dtype.itemsize not in (4, 8):
+            return ""
+        function = f"turn_{ctype(load.dtype).suffix}"
+        self.helpers[function] = None
+        ends = {axis: self.bounds(axis) for axis in tile.dims}
+        self.instead |= {axis: begin for axis, (begin, _) in ends.items()}
+        use = self.use(load.operand, load.access)
+        start = self.offset(use)
+        for axis in tile.dims:
+            del self.instead[axis]
+        sizes = ", ".join(f"{end} - {begin}" for begin, end in ends.values())
+        return (f"{function}(&{tile.name}[0][0], {use.base}_p + {start}, "
+                f"{use.strides[item.axis]}, {sizes})")
 
     def lines(self, item: Loop, k: int) -> dict[str, Any]:
         """What is written a block at a time in a loop over axis number `k`."""
@@ -193,6 +227,7 @@ class Statements(FoldLoops):
                           "itemsize": operand.dtype.itemsize})
         self.instead.clear()
         self.line = {}
-        fetch = self.fetches(item, f"b{k}")
+        tiled = item.axis in self.within  # rows are short, and what lies ahead is of another tile
+        fetch = [] if tiled else self.fetches(item, f"b{k}")
         self.macros |= {"FETCH_LINE"} if fetch else set()
         return {"kind": "stream", "lines": found, "end": f"e{k}", "fetch": fetch}

@@ -123,6 +123,27 @@ def test_what_lies_across_is_read_in_tiles(large, shape):
     assert np.array_equal(g(many, flipped), many - flipped.transpose(0, 2, 1))
 
 
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "u4", "i2", "?", "c16", ">f8"])
+def test_tiles_of_all_dtypes(large, dtype):
+    """Squares of lines, and what is left of them on either side."""
+    for shape in ((16, 16), (7, 300), (300, 7), (129, 257), (281, 133)):
+        x, y = (np.random.default_rng(k).integers(0, 100, shape[::(-1) ** k]).astype(dtype)
+                for k in (0, 1))
+        f = ec.compile(lambda a, b: ec.where(a == b.T, a, b.T))
+        assert np.array_equal(f(x, y), np.where(x == y.T, x, y.T))
+        assert np.array_equal(f(x[:-1], y[:, :-1]), np.where(
+            x[:-1] == y.T[:-1], x[:-1], y.T[:-1]))  # lines further apart than they are long
+    assert ("turn_" in f.dump(x, y)) == (dtype in ("f8", "f4", "i8", "u4"))
+
+
+def test_many_tiles_are_smaller(large):
+    given = [np.random.default_rng(k).random((300, 290)) for k in range(6)]
+    f = ec.compile(lambda a, *rest: a * sum(b.T for b in rest))
+    x = given[0].T.copy()
+    np.testing.assert_allclose(f(x, *given[1:]), x * sum(b.T for b in given[1:]))
+    assert "TILE = 64" in f.dump(x, *given[1:])
+
+
 def test_columns_in_a_thread_with_a_small_stack():
     f = ec.compile(lambda x: tuple((x * (k + 1.5)).sum(axis=0) for k in range(8)))
     x = np.ones((20000, 1024))
