@@ -25,6 +25,7 @@ from . import cache_dirs, mathlib
 from .errors import CacheWarning, CompileError
 from .templating import PACKAGE, stamp_now
 from .threads import number_of_threads
+from .threads_limits import tell_threadpoolctl
 from .toolchain import Toolchain, find_toolchain
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ def _load_kernel(tool: Toolchain, source: str, entry: str, flags: tuple[str, ...
 
 def _support(tool: Toolchain) -> tuple[str, dict[str, Any]]:
     """Load the libraries that every kernel may call; returns their keys, and them by name."""
+    tell_threadpoolctl()
     held = _loaded.support.get(tool.identity)
     if held is None:
         with _loaded.lock("support", tool.identity):

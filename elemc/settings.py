@@ -20,8 +20,9 @@ MEMORY_C = "void elemc_memory(int64_t *facts)"
 def get_num_threads() -> int:
     """How many threads a call uses at most; from the start, one per CPU of this process.
 
-    The CPUs are those that affinity and control groups leave to this process; ELEMC_NUM_THREADS
-    overrules them.  Results do not depend on it.
+    The CPUs are those that affinity and control groups leave to this process, no more than
+    OMP_NUM_THREADS; ELEMC_NUM_THREADS overrules them, and so does `threadpoolctl.threadpool_limits`
+    for what its block calls.  Results do not depend on it.
     """
     return number_of_threads()
 

@@ -15,6 +15,9 @@ _chosen: list[int] = []  # the last word of `choose`
 def number_of_threads() -> int:
     """What was chosen; else ELEMC_NUM_THREADS; else the CPUs that this process may use.
 
+    Of these no more than OMP_NUM_THREADS says, by which dask, joblib and batch systems tell the
+    processes that they start side by side how many threads are meant for each.
+
     Raises
     ------
     ArgumentError
@@ -24,7 +27,8 @@ def number_of_threads() -> int:
         return _chosen[-1]
     text = os.environ.get("ELEMC_NUM_THREADS")
     if not text:
-        return cpus()
+        outer = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+        return min(cpus(), int(outer)) if outer.isdecimal() and int(outer) else cpus()
     if not text.strip().isdecimal() or int(text) < 1:
         raise ArgumentError(f"ELEMC_NUM_THREADS is {text!r}; it must be a positive integer")
     return int(text)

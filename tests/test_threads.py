@@ -136,7 +136,25 @@ def test_number_of_threads(monkeypatch):
     with pytest.raises(ArgumentError, match="ELEMC_NUM_THREADS"):
         ec.get_num_threads()
     monkeypatch.delenv("ELEMC_NUM_THREADS")
+    for outer in ("1", "1,4", "9999", "0", "many"):  # of what started this process
+        monkeypatch.setenv("OMP_NUM_THREADS", outer)
+        assert ec.get_num_threads() == (1 if outer[0] == "1" else threads.cpus())
+    monkeypatch.delenv("OMP_NUM_THREADS")
     assert 1 <= ec.get_num_threads() <= os.cpu_count()
+
+
+def test_threadpoolctl_bounds_the_threads():
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    ec.set_num_threads(3)
+    s = ec.vector("x")
+    assert np.array_equal(ec.function([s], s * 41.5)(np.ones(9)), np.full(9, 41.5))
+    [known] = [i for i in threadpoolctl.threadpool_info() if i["user_api"] == "elemc"]
+    assert (known["num_threads"], known["version"]) == (3, ec.__version__)
+    with threadpoolctl.threadpool_limits(1):
+        assert ec.get_num_threads() == 1
+        assert build.runtime_function("int elemc_threads(double nanoseconds)")(1e9) == 1
+    assert ec.get_num_threads() == 3
+    assert build.runtime_function("int elemc_threads(double nanoseconds)")(1e9) == 3
 
 
 @pytest.mark.parametrize("files, share", [
