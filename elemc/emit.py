@@ -142,7 +142,7 @@ class _Emitter(Statements):
                      "TREE": TREE, "TILE": self.tile, "PAD": self.pad, "LINE": self.line_length}
         used = [f"{k} = {v}" for k, v in sorted(self.lanes.items())]
         used += [f"{k} = {v}" for k, v in constants.items() if k in self.macros]
-        used += [f"AHEAD = {AHEAD}"] if "FETCH" in self.macros else []
+        used += [f"AHEAD = {AHEAD}"] if "NEXT" in self.macros else []
         if used:
             macros.append(f"enum {{ {', '.join(used)} }};")
         externs = [ops.extern_declaration(e) for e in sorted(self.externs)]
@@ -221,8 +221,12 @@ MACROS = {
     "STREAM": "extern void elemc_stream(char *to, const void *block, int64_t bytes);",
     "FETCH": "#define FETCH(from) __builtin_prefetch(from)",
     "NEXT": "#define NEXT(row, step) ((row) < 4 * AHEAD ? (step) : AHEAD) /* in the next row */",
-    "FETCH_LINE": "#define FETCH_LINE(from, bytes) "
-                  "for (int64_t k = 0; k < (bytes); k += 64) FETCH((from) + k)",
+    "FETCH_PAGES": """\
+/* What lies 32 KiB ahead, in turns from 8 pages: one stream does not keep the memory busy. */
+#define FETCH_PAGES(from) __builtin_prefetch((from) + 32768 - ((int64_t)(from) & 32767) \\
+  + (((int64_t)(from) >> 6 & 7) << 12) + (((int64_t)(from) >> 9 & 63) << 6), 0, 2)""",
+    "FETCH_LINE": "#define FETCH_LINE(fetch, from, bytes) "
+                  "for (int64_t k = 0; k < (bytes); k += 64) fetch((from) + k)",
     "LEVELS": "#define LEVELS(parts) (64 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */",
     "ROLLED": '#define ROLLED _Pragma("GCC unroll 1")',
     "UNROLL": '#define UNROLL _Pragma("GCC unroll 4")',

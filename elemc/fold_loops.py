@@ -31,7 +31,7 @@ from .values import Convert, Op, Value, walk
 
 LANES = 16  # of a fold, at least: gcc keeps so many in registers
 LANE_BYTES = 64  # of the lanes of one fold, at least
-AHEAD = 8192  # bytes from what is folded to what is asked of the memory
+AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where rows lie apart
 STRIP_BYTES = 8192  # of the states of folds in a strip: they stay in the first cache
 STAGE_BYTES = 512  # of a value in a strip that goes through stages: what a processor looks ahead
 RUN = 4  # rows that are added to a strip of states before these go to memory
@@ -133,22 +133,24 @@ class FoldLoops(Expressions):
                 "base": f"b{k}", "end": f"e{k}", "count": f"b{k} / BLOCK",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],
                 "body": self.body(item.body)}
-        far = self.fetches(item, f"k * {lanes}") if full and self.kernel.far else []
-        view["fetch"] = [address + (f" + {at}" if at else "") for address, size in far
-                         for at in range(0, count * size, 64)]
+        far = self.fetches(item, f"k * {lanes}", 2) if full and self.kernel.far else []
+        view["fetch"] = [f"{fetch}({address}{f' + {at}' if at else ''})"
+                         for fetch, address, size in far for at in range(0, count * size, 64)]
         self.after_lanes = True
         view["rest"] = self.body(item.body)
         self.after_lanes = False
         return view | self.joined(view["folds"]) | row_states(view["folds"], tree)
 
-    def fetches(self, item: LaneLoop | Loop, first: str) -> list[tuple[str, int]]:
-        """Addresses of what has to be asked for, from index `first` on, and bytes per element.
+    def fetches(self, item: LaneLoop | Loop, first: str, most: int = 1
+                ) -> list[tuple[str, str, int]]:
+        """What has to be asked for, from index `first` on: macro, address, bytes per element.
 
-        Only where few bytes lie between elements, and only the first loop that reads them asks.
+        Of up to `most` operands alone, or what `unforeseen` tells; only where few bytes lie between
+        elements, and only the first loop that reads them asks.
         """
         found = []
         before, self.instead = self.instead, {**self.instead, item.axis: first}
-        for load in unforeseen(item.body, item.axis):
+        for load in unforeseen(item.body, item.axis, most):
             layout = self.kernel.operands[load.operand].layout
             perm, packed = layout.perm, layout.packed
             lines = load.access[perm[-1]].terms == ((item.axis, 1),) and layout.step > 0
@@ -157,14 +159,15 @@ class FoldLoops(Expressions):
                 continue
             self.fetched.add(load.operand)
             use = self.use(load.operand, load.access)
-            address, ahead = f"{use.base}_p + {self.offset(use)}", "AHEAD"
+            address, fetch = f"{use.base}_p + {self.offset(use)}", "FETCH_PAGES"
             if rows:  # after a row comes something else, or nothing
                 along, across = use.strides[item.axis], use.strides[rows]
-                ahead = f"NEXT({self.extent(item.axis)} * {along}, {across})"
+                address += f" + NEXT({self.extent(item.axis)} * {along}, {across})"
+                fetch = "FETCH"
                 self.macros.add("NEXT")
-            found.append((f"{address} + {ahead}", layout.step * load.dtype.itemsize))
+            self.macros.add(fetch)
+            found.append((fetch, address, layout.step * load.dtype.itemsize))
         self.instead = before
-        self.macros |= {"FETCH"} if found else set()
         return found
 
     def blocks(self, item: Blocks) -> dict[str, Any]:

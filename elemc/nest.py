@@ -297,16 +297,16 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
     return ()
 
 
-def unforeseen(body: Sequence[Statement], axis: str) -> list[Load]:
+def unforeseen(body: Sequence[Statement], axis: str, most: int) -> list[Load]:
     """What a loop over `axis` reads from memory, and processors foresee late or not at all.
 
-    That is one operand alone, any beside lines that are read again and again, and what is chosen
-    from, which is loaded under masks.  Several operands that go on and on are foreseen.
+    That is up to `most` operands alone, any beside lines that are read again and again, and what
+    is chosen from, which is loaded under masks.  More operands that go on and on are foreseen.
     """
     values = walk(v for s in statements(body) for v in values_of(s))
     along = [v for v in values if isinstance(v, Load) and axis in v.axes]
     far = [v for v in along if len(v.axes) == max(len(w.axes) for w in along)]
-    if len({v.operand for v in far}) == 1 or len(far) < len(along):
+    if len({v.operand for v in far}) <= most or len(far) < len(along):
         return far
     chosen = walk(a for v in values if isinstance(v, Op) and v.op.name in CHOICES
                   for a in (v.operands[1:] if v.op.name == "where" else v.operands))

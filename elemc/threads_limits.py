@@ -17,7 +17,7 @@ def tell_threadpoolctl() -> None:
     """
     if _told or "threadpoolctl" not in sys.modules:
         return
-    import threadpoolctl
+    import threadpoolctl  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
     class Threads(threadpoolctl.LibController):  # type: ignore[misc]
         """The library made of runtime.c."""
