@@ -10,6 +10,7 @@ something is missing.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -43,6 +44,8 @@ USE_THREADS_C = "void elemc_use_threads(int count)"
 KEEP_C = "void elemc_keep_at_most(int64_t bytes)"
 
 UNMAPPABLE = ("failed to map", "Operation not permitted", "Permission denied")
+
+CALLABLE, CALLABLE_NAME = "callable.c", "elemc_callable"  # the call path
 
 STAMP = stamp_now()  # part of the key of whatever is kept for other processes
 
@@ -140,15 +143,18 @@ def _support(tool: Toolchain) -> tuple[str, dict[str, Any]]:
 
 def _new_support(tool: Toolchain) -> tuple[str, dict[str, Any]]:
     """Find the libraries by the C that they are made of."""
-    from .build_jobs import Job
+    from .build_jobs import Job, obtain_all
 
     links = ("-lmvec", "-lm") if tool.simd else ("-lm",)
     jobs = (Job(tool, "elemc_math", mathlib.source(), (f"-DELEMC_LIBMVEC={int(tool.simd)}",),
                 links),
             Job(tool, "elemc_runtime", own_source("runtime.c"), links=("-lpthread",)))
+    needs = " ".join(job.key for job in jobs)
+    with contextlib.suppress(MissingHeaders):  # then there is none
+        obtain_all((*jobs, _extension_job(tool, needs, own_source(CALLABLE), CALLABLE_NAME)))
     loaded = {job.name: _load(job, os.RTLD_NOW | os.RTLD_GLOBAL) for job in jobs}
     _remember(tool, {name: path for name, (_, path, _) in loaded.items()})
-    return " ".join(job.key for job in jobs), {name: one[0] for name, one in loaded.items()}
+    return needs, {name: one[0] for name, one in loaded.items()}
 
 
 def _known_support(tool: Toolchain) -> tuple[str, dict[str, Any]] | None:
@@ -259,6 +265,14 @@ def build_extension(source: str, name: str) -> Path:
     CompileError
         As `load_kernel`.
     """
+    tool = _toolchain()
+    needs, _ = _support(tool)
+    # Loaded here so that what cannot be loaded is rebuilt; the import finds the same library.
+    return _load(_extension_job(tool, needs, source, name), os.RTLD_NOW)[1]
+
+
+def _extension_job(tool: Toolchain, needs: str, source: str, name: str) -> Job:
+    """What makes an extension module; `needs` are the keys of the libraries that it calls."""
     import sysconfig
 
     from .build_jobs import Job
@@ -270,12 +284,9 @@ def build_extension(source: str, name: str) -> Path:
             f"no Python.h in {paths['include']}: install the headers of Python "
             f"{sys.version_info.major}.{sys.version_info.minor} (python3-dev, python3-devel)"
         )
-    tool = _toolchain()
-    needs, _ = _support(tool)
     depends = f"{sysconfig.get_config_var('EXT_SUFFIX')} {sys.version} numpy {np.__version__}"
-    flags = tuple(f"-I{include}" for include in includes)
-    # Loaded here so that what cannot be loaded is rebuilt; the import finds the same library.
-    return _load(Job(tool, name, source, flags, depends=depends + needs), os.RTLD_NOW)[1]
+    flags = ("-O2", *(f"-I{include}" for include in includes))
+    return Job(tool, name, source, flags, depends=depends + needs)
 
 
 def own_extension(file: str, name: str) -> str:

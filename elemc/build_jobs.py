@@ -6,6 +6,7 @@ import errno
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,14 @@ def obtain(job: Job) -> tuple[Path, bool]:
     if path is not None:
         return path, True
     return cache.store(key, lambda work: _compile(job, work)), False
+
+
+def obtain_all(jobs: Sequence[Job]) -> None:
+    """Compile what is missing of several jobs at once; what fails says so when it is loaded."""
+    from concurrent.futures import ThreadPoolExecutor, wait
+
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        wait([pool.submit(obtain, job) for job in jobs])
 
 
 def _compile(job: Job, work: Path) -> dict[str, object]:

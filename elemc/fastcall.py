@@ -19,7 +19,7 @@ import numpy as np
 
 from . import plans
 from .arguments import known
-from .build import MissingHeaders, own_extension, stored_kernel
+from .build import CALLABLE, CALLABLE_NAME, MissingHeaders, own_extension, stored_kernel
 from .errors import CompileError, ElemcError, FallbackWarning
 from .toolchain import find_toolchain
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from .maps import Instruction
     from .specialize import Signature
 
-NAME = "elemc_callable"
 KINDS = ("one", "dim", "slice", "pick", "only", "join", "fit")  # as in callable.c
 
 _lock = threading.RLock()
@@ -85,14 +84,15 @@ def load() -> Any:
     CompileError
         If there is no compiler, or it fails.
     """
+    name = CALLABLE_NAME
     with _lock:
-        if NAME not in sys.modules:
-            path = own_extension("callable.c", NAME)
-            loader = importlib.machinery.ExtensionFileLoader(NAME, path)
-            module = loader.create_module(importlib.machinery.ModuleSpec(NAME, loader, origin=path))
+        if name not in sys.modules:
+            path = own_extension(CALLABLE, name)
+            loader = importlib.machinery.ExtensionFileLoader(name, path)
+            module = loader.create_module(importlib.machinery.ModuleSpec(name, loader, origin=path))
             loader.exec_module(module)
-            sys.modules[NAME] = module
-        return sys.modules[NAME]
+            sys.modules[name] = module
+        return sys.modules[name]
 
 
 class _Teaching:

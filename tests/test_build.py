@@ -27,6 +27,7 @@ PACKAGE_PLACES = os.pathsep.join(
 )
 
 # Stands for the math library, which takes a second to compile; its one name is nobody else's.
+OBTAIN_ALL = build_jobs.obtain_all
 MATH = "double elemc_test_triple(double x) { return 3 * x; }\n"
 
 KERNEL = """\
@@ -46,8 +47,9 @@ int test_kernel(int64_t phase, int64_t begin, int64_t end, char *const *p, const
 SCRIPT = f"""\
 import os, sys, warnings
 import numpy as np, numpy.testing
-from elemc import build, mathlib
+from elemc import build, build_jobs, mathlib
 mathlib.source = lambda: {MATH!r}
+build_jobs.obtain_all = lambda jobs: None
 def check(number=1):
     kernel = build.load_kernel({KERNEL!r}.replace("NUMBER", str(number)), "test_kernel")
     x, z = np.arange(1001.0), np.zeros(1001)
@@ -86,8 +88,13 @@ def root(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ELEMC_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(mathlib, "source", lambda: MATH)
+    monkeypatch.setattr(build_jobs, "obtain_all", lambda jobs: None)  # nor the call path
     new_process(monkeypatch)
     return tmp_path / "cache"
+
+
+def has_headers():
+    return os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h"))
 
 
 def start(script, *options, **settings):
@@ -230,6 +237,19 @@ def test_cold_then_warm(monkeypatch, root):
     np.testing.assert_array_equal(evaluate(warm), expected)
     np.testing.assert_array_equal(expected, 3 * np.arange(1001.0) + 1)
     assert {entry.name for entry in cache.entries()} == {"test_kernel", "elemc_math", "elemc_runtime"}
+
+
+@pytest.mark.skipif(not has_headers(), reason="there is no Python.h")
+def test_own_libraries_are_compiled_at_once(monkeypatch, tmp_path):
+    log = tmp_path / "log"
+    slow = wrapper(tmp_path / "slowcc", f"""case "$*" in *kernel.c*)
+        echo begin >> {log}; sleep 0.5; $real "$@"; echo end >> {log}; exit 0;; esac""")
+    monkeypatch.setenv("ELEMC_CC", slow)
+    monkeypatch.setattr(build_jobs, "obtain_all", OBTAIN_ALL)
+    build.runtime_function(build.USE_THREADS_C)
+    assert log.read_text().split() == ["begin"] * 3 + ["end"] * 3
+    assert {entry.name for entry in cache.entries()} == {
+        "elemc_math", "elemc_runtime", "elemc_callable"}
 
 
 def test_key_holds_machine_and_math_library(monkeypatch):
@@ -424,10 +444,6 @@ static PyMethodDef methods[] = {{"seven", seven, METH_NOARGS, ""}, {0}};
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "elemc_test_ext", 0, -1, methods};
 PyMODINIT_FUNC PyInit_elemc_test_ext(void) { import_array(); return PyModule_Create(&module); }
 """
-
-
-def has_headers():
-    return os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h"))
 
 
 @pytest.mark.skipif(not has_headers(), reason="there is no Python.h")
