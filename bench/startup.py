@@ -34,7 +34,7 @@ def child() -> dict[str, float]:
 
 
 def start(cache: str) -> dict[str, float]:
-    """Measure one fresh process that uses the cache directory, and bytecode as installed ones do."""
+    """Measure one fresh process with this cache, and with bytecode, as installed packages have."""
     env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         [sys.executable, "-m", "bench.startup"], capture_output=True, text=True, check=False,

@@ -282,6 +282,16 @@ class Program:
         """Whether partial states, folded apart, may be merged in any order."""
         return self.commutative and len(self.state) == 1 and self.neutral is not None
 
+    @property
+    def nests(self) -> bool:
+        """Whether what folds give is folded as values are: sums of sums are sums."""
+        if self.merge is None or not self.lanes or self.finish.outputs != self.finish.inputs:
+            return False
+        one, other = self.combine.outputs[0], self.merge.outputs[0]
+        plain = isinstance(one, Apply) and isinstance(other, Apply) and one.op is other.op and (
+            (one.args, other.args) == (self.combine.inputs, self.merge.inputs))
+        return plain and self.value == self.state[0]
+
 
 INDEX = np.dtype(np.int64)
 

@@ -13,11 +13,11 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from .coalesce import loads_of, memory_order, order_in_memory
 from .layout import Operand
 from .values import (
     FEW,
     SHORT,
-    Access,
     At,
     Fold,
     Load,
@@ -352,22 +352,10 @@ def _apart(values: Iterable[Value]) -> dict[Value, frozenset[str]]:
     return found
 
 
-def memory_order(access: Access, operand: Operand) -> tuple[str, ...]:
-    """The axes of an access, from the largest stride to the smallest."""
-    dims = [*operand.layout.perm, *(d for d in range(operand.ndim) if d not in operand.layout.perm)]
-    found: dict[str, None] = {}
-    for dim in dims:
-        found.update(dict.fromkeys(axis for axis, _ in access[dim].terms))
-    return tuple(found)
-
-
 def _fold_order(fold: Fold, spec: Specialized, few: frozenset[str]) -> tuple[str, ...]:
     """Kept axes, then folded ones; each in memory order, unless the fold minds its order."""
-    loads = sorted((v for v in walk(fold.args) if isinstance(v, Load)),
-                   key=lambda v: (-len(v.axes), v.operand))
-    memory: dict[str, None] = {}
-    for load in loads:
-        memory.update(dict.fromkeys(memory_order(load.access, spec.operands[load.operand])))
+    loads = loads_of(fold)
+    memory = order_in_memory(loads, spec.operands)
     axes = [*memory, *(a for a in spec.axes if a not in memory)]
     kept = [a for a in axes if a in fold.axes and a not in fold.over]
     over = [a for a in axes if a in fold.over] if fold.program.lanes else list(fold.over)

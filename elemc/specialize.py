@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .coalesce import merge_axes
+from .coalesce import merge_axes, split_folds
 from .graph import Graph
 from .layout import Layout, Operand
 from .lower import Lowering
@@ -112,9 +112,10 @@ def specialize(graph: Graph, extents: Extents, signature: Signature,
                             signature.modes[k], mask))
     used = _axes_of(stores)
     axes = {name: e for name, e in lowering.axes.items() if name in used}
-    return merge_axes(Specialized(tuple(operands), axes, tuple(stores), signature.large,
-                                  {e: (low, high) for e, low, high in signature.bounds}
-                                  | {e: (n, n) for e, n in exact.items()}, signature.far))
+    bounds = {e: (low, high) for e, low, high in signature.bounds}
+    spec = Specialized(tuple(operands), axes, tuple(stores), signature.large,
+                       bounds | {e: (n, n) for e, n in exact.items()}, signature.far)
+    return split_folds(merge_axes(spec))
 
 
 def exact_extents(extents: Extents, signature: Signature) -> dict[int, int]:

@@ -1,0 +1,65 @@
+"""Folds of axes between which kept ones lie in memory: first along rows, then what these give."""
+
+import numpy as np
+import pytest
+
+import elemc as ec
+
+from .helpers import quick_compiler, quiet  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.usefixtures("quick_compiler")
+
+SHAPES = [(3, 1907, 17), (976, 32, 33), (70, 5, 2), (2, 3, 4), (1, 7, 9), (5, 1, 9), (0, 3, 4),
+          (4, 3, 0), (300, 4, 40)]
+FOLDS = {
+    "sum": lambda x: x.sum(axis=(0, 2)),
+    "product": lambda x: np.prod(1 + x / 1e4, axis=(0, 2)),
+    "mean": lambda x: x.mean(axis=(0, 2)),
+    "variance": lambda x: x.var(axis=(0, 2)),
+    "centred": lambda x: x - x.mean(axis=(0, 2), keepdims=True),
+    "any": lambda x: (x > 2).any(axis=(0, 2)),
+    "softmax": lambda x: np.exp(x) / np.exp(x).sum(axis=(0, 2), keepdims=True),
+    "counted": lambda x: np.count_nonzero(x > 1, axis=(0, 2)),
+    "greatest": lambda x: x.max(axis=(0, 2)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i4"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_the_same_as_numpy(shape, dtype):
+    x = (np.random.default_rng(0).standard_normal(shape) * 2).astype(dtype)
+    for name, fold in FOLDS.items():
+        if 0 in shape and name == "greatest" or dtype == "f2" and name in ("product", "softmax"):
+            continue
+        want = quiet(fold, x.astype("f8") if dtype == "f2" else x)
+        got = ec.compile(fold)(x)
+        tolerance = {"f8": 1e-11, "f4": 1e-3, "f2": 0.02, "i4": 1e-11}[dtype]
+        np.testing.assert_allclose(got, want, tolerance, tolerance, err_msg=name)
+
+
+def test_rows_come_first():
+    x = np.random.default_rng(0).standard_normal((40, 30, 50))
+    f = ec.compile(lambda x: x.sum(axis=(0, 2)))
+    text = f.dump(x)
+    assert "phase == 1" in text and "buffer0" in text
+    assert "buffer" not in f.dump(x.transpose(1, 0, 2)[:, ::2]) and "phase" not in (
+        ec.compile(lambda x: x.sum(axis=(1, 2))).dump(x).partition("int kernel")[2].partition("{")[2])
+    np.testing.assert_allclose(f(x.transpose(2, 1, 0)), f(x), rtol=1e-12)  # another memory order
+
+
+def test_users_accumulators_are_not_taken_for_sums():
+    square = ec.Accumulator("square_sum", identity=0.0, combine=lambda s, x: s + x * x,
+                            merge=lambda a, b: a + b, commutative=True)
+    x = np.random.default_rng(0).standard_normal((6, 5, 40))
+    f = ec.compile(lambda x: ec.accumulate(square, x, axis=(0, 2)))
+    np.testing.assert_allclose(f(x), (x * x).sum(axis=(0, 2)), rtol=1e-12)
+
+
+def test_many_axes_in_between():
+    x = np.random.default_rng(0).standard_normal((4, 5, 6, 7, 8))
+    for axes in ((0, 2, 4), (1, 3), (0, 3), (2, 4), (0, 1, 4)):
+        for order in ((0, 1, 2, 3, 4), (4, 2, 0, 1, 3)):
+            y = np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
+            f = ec.compile(lambda y: y.sum(axis=axes))  # noqa: B023 - called in this turn
+            np.testing.assert_allclose(f(y), x.sum(axis=axes), rtol=1e-11, atol=1e-12)
+            np.testing.assert_array_equal(f(y), f(y))
