@@ -57,6 +57,8 @@ class Accumulator:
         `merge` never rounds, so the order of merging does not matter at all.
     reduce : callable, optional
         NumPy's own reduction, for the interpreter.
+    place_of : str
+        The accumulator of which it gives the first place of the result, if it does.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Accumulator:
     neutral: Callable[[np.dtype], Any] | None = None
     exact: bool = False
     reduce: Callable[..., Any] | None = None
+    place_of: str = ""
 
     def __post_init__(self) -> None:
         if self.commutative and self.merge is None:
@@ -172,9 +175,11 @@ FOLDS = (
     Accumulator("all", True, np.logical_and, merge=np.logical_and, commutative=True, exact=True,
                 dtype=_bool, reduce=np.logical_and.reduce),
     Accumulator("argmin", None, _first(lambda a, b: a < b), finish=lambda v, k: k, index=True,
-                start=lambda v, k: (v, k), neutral=lambda dtype: (_highest(dtype), 0)),
+                start=lambda v, k: (v, k), neutral=lambda dtype: (_highest(dtype), 0),
+                place_of="min"),
     Accumulator("argmax", None, _first(lambda a, b: a > b), finish=lambda v, k: k, index=True,
-                start=lambda v, k: (v, k), neutral=lambda dtype: (_lowest(dtype), 0)),
+                start=lambda v, k: (v, k), neutral=lambda dtype: (_lowest(dtype), 0),
+                place_of="max"),
 )
 
 

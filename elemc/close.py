@@ -261,6 +261,8 @@ class Program:
         Of one folded value, and of the result.
     neutral : tuple of scalars, or None
         What a fold of a non-empty axis starts from, if it need not be the first element.
+    place_of : str
+        The accumulator whose result it finds the first place of; "" if it is no such thing.
     """
 
     name: str
@@ -276,6 +278,7 @@ class Program:
     index: bool
     commutative: bool
     exact: bool
+    place_of: str = ""
 
     @property
     def lanes(self) -> bool:
@@ -338,7 +341,7 @@ def fold_program(acc: Accumulator, dtype: np.dtype) -> Program:
     return Program(acc.name, tuple(state), identity, start and _as(start, state),
                    _as(combine, state), merge,
                    finish, value, result, neutral, acc.index, acc.commutative,
-                   acc.exact or state[0].kind in "biu")
+                   acc.exact or state[0].kind in "biu", acc.place_of)
 
 
 def _scalars(parts: Any, dtypes: Sequence[np.dtype]) -> tuple[np.generic, ...]:

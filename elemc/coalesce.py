@@ -1,13 +1,9 @@
-"""Merging axes: neighbours on which every operand and fold behaves alike are one axis.
-
-Folds whose axes do not merge, because kept ones lie between them in memory, are folded twice.
-"""
+"""Merging axes: neighbours on which every operand and fold behaves alike are one axis."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import takewhile
 
 from .layout import Operand
 from .values import (
@@ -17,7 +13,6 @@ from .values import (
     Fold,
     Load,
     Position,
-    Scan,
     Specialized,
     Value,
     rewrite,
@@ -97,48 +92,3 @@ def _join(spec: Specialized, a: str, b: str) -> Specialized:
     stores = rewrite(spec.stores, change, clean)
     axes = {n: (spec.axes[a] + e if n == b else e) for n, e in spec.axes.items() if n != a}
     return replace(spec, axes=axes, stores=stores)
-
-
-def split_folds(spec: Specialized) -> Specialized:
-    """Fold along rows first, where axes that are kept lie between theirs and others folded.
-
-    So memory is read in its order, and little is left to be folded with strides.
-    """
-    def change(value: Value) -> Value:
-        if not isinstance(value, Fold) or isinstance(value, Scan) or not value.program.nests or (
-                value.initial is not None or value.where is not None):
-            return value
-        axes = order_in_memory(loads_of(value), spec.operands)
-        rows = list(takewhile(value.over.__contains__, reversed(axes)))
-        rest = tuple(a for a in value.over if a not in rows)
-        outer = axes[:len(axes) - len(rows)]
-        if not rows or not any(a in rest for a in outer):
-            return value
-        over = tuple(a for a in value.over if a in rows)
-        inner = replace(value, axes=value.arg.axes.difference(over), over=over)
-        return replace(value, arg=inner, over=rest)
-
-    return replace(spec, stores=rewrite(spec.stores, change, lambda access: access))
-
-
-def loads_of(fold: Fold) -> list[Load]:
-    """What a fold reads, of the most axes first."""
-    return sorted((v for v in walk(fold.args) if isinstance(v, Load)),
-                  key=lambda v: (-len(v.axes), v.operand))
-
-
-def order_in_memory(loads: Iterable[Load], operands: Sequence[Operand]) -> list[str]:
-    """The axes of `loads`, from the largest stride to the smallest; the first ones decide."""
-    found: dict[str, None] = {}
-    for load in loads:
-        found.update(dict.fromkeys(memory_order(load.access, operands[load.operand])))
-    return list(found)
-
-
-def memory_order(access: Access, operand: Operand) -> tuple[str, ...]:
-    """The axes of an access, from the largest stride to the smallest."""
-    dims = [*operand.layout.perm, *(d for d in range(operand.ndim) if d not in operand.layout.perm)]
-    found: dict[str, None] = {}
-    for dim in dims:
-        found.update(dict.fromkeys(axis for axis, _ in access[dim].terms))
-    return tuple(found)

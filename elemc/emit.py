@@ -97,8 +97,10 @@ class _Emitter(Statements):
     def source(self, entry: str, banner: Sequence[str]) -> Source:
         for axis in self.digit:  # extents of loop axes first, in loop order
             self.extent(axis)
-        phases = [[self.statement(s, "begin", "end") for s in phase.body]
-                  for phase in self.kernel.phases]
+        phases = []
+        for phase in self.kernel.phases:
+            self.fetched.clear()
+            phases.append([self.statement(s, "begin", "end") for s in phase.body])
         buffers = [(tuple(map(self.size_place, b.axes)),
                     4 if b.dtype == np.float16 else b.dtype.itemsize, b.shared)
                    for b in self.kernel.buffers]

@@ -13,8 +13,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from .coalesce import loads_of, memory_order, order_in_memory
 from .layout import Operand
+from .refold import loads_of, memory_order, order_in_memory
 from .values import (
     FEW,
     SHORT,
@@ -354,7 +354,7 @@ def _apart(values: Iterable[Value]) -> dict[Value, frozenset[str]]:
 
 def _fold_order(fold: Fold, spec: Specialized, few: frozenset[str]) -> tuple[str, ...]:
     """Kept axes, then folded ones; each in memory order, unless the fold minds its order."""
-    loads = loads_of(fold)
+    loads = loads_of(fold, spec)
     memory = order_in_memory(loads, spec.operands)
     axes = [*memory, *(a for a in spec.axes if a not in memory)]
     kept = [a for a in axes if a in fold.axes and a not in fold.over]

@@ -22,7 +22,8 @@ def get_num_threads() -> int:
 
     The CPUs are those that affinity and control groups leave to this process, no more than
     OMP_NUM_THREADS; ELEMC_NUM_THREADS overrules them, and so does `threadpoolctl.threadpool_limits`
-    for what its block calls.  Results do not depend on it.
+    in its block, if threadpoolctl was imported before the first call, and that was before the block.
+    Results do not depend on it.
     """
     return number_of_threads()
 

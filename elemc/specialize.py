@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .coalesce import merge_axes, split_folds
+from .coalesce import merge_axes
 from .graph import Graph
 from .layout import Layout, Operand
 from .lower import Lowering
 from .maps import Extents
 from .reads import Env
+from .refold import refold
 from .values import (
     BLOCK,
     FEW,
@@ -115,7 +116,7 @@ def specialize(graph: Graph, extents: Extents, signature: Signature,
     bounds = {e: (low, high) for e, low, high in signature.bounds}
     spec = Specialized(tuple(operands), axes, tuple(stores), signature.large,
                        bounds | {e: (n, n) for e, n in exact.items()}, signature.far)
-    return split_folds(merge_axes(spec))
+    return refold(merge_axes(spec))
 
 
 def exact_extents(extents: Extents, signature: Signature) -> dict[int, int]:

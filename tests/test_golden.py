@@ -54,7 +54,7 @@ KERNELS = {
     "layer_norm": ([x], layer_norm(x), {}, layer_norm, 120),
     "normalise_all": ([y], y / y.sum(), {}, lambda y: y / y.sum(), 80),
     "variance": ([x], x.var(axis=1, ddof=1), {}, lambda x: x.var(axis=1, ddof=1), 120),
-    "argmax": ([x], x.argmax(axis=1), {}, lambda x: x.argmax(1), 60),
+    "argmax": ([x], x.argmax(axis=1), {}, lambda x: x.argmax(1), 79),
     "extremes": ([x], [x.min(axis=1), x.max(axis=1)], {}, lambda x: (x.min(1), x.max(1)), 80),
     "user_fold": ([x], ec.accumulate(horner, x, axis=1), {},
                   lambda x: np.array([np.polyval(r, 2) for r in x]), 40),

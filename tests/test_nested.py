@@ -63,3 +63,29 @@ def test_many_axes_in_between():
             f = ec.compile(lambda y: y.sum(axis=axes))  # noqa: B023 - called in this turn
             np.testing.assert_allclose(f(y), x.sum(axis=axes), rtol=1e-11, atol=1e-12)
             np.testing.assert_array_equal(f(y), f(y))
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i8", "u1", "?"])
+def test_places_along_rows(dtype):
+    rng = np.random.default_rng(3)
+    for shape in ((4, 17), (3, 1000), (2, 9001), (70, 20, 3)):
+        x = rng.integers(0, 50, shape).astype(dtype)
+        given = [x, np.zeros(shape, dtype), x.transpose()]
+        if x.dtype.kind == "f":
+            holes = np.where(rng.random(shape) < 0.01, np.nan, x).astype(dtype)
+            given += [holes, np.full(shape, np.nan, dtype), np.full(shape, -np.inf, dtype),
+                      np.where(x > 25, -0.0, 0.0).astype(dtype)]
+        for y in given:
+            for name in ("argmax", "argmin"):
+                for axis in (None, 0, -1):
+                    f = ec.compile(lambda y: getattr(y, name)(axis=axis))  # noqa: B023
+                    want = getattr(y, name)(axis=axis)
+                    np.testing.assert_array_equal(f(y), want)
+                    np.testing.assert_array_equal(f(y), want)
+
+
+def test_places_are_found_in_vectors():
+    x = np.random.default_rng(0).standard_normal((100, 1000))
+    f = ec.compile(lambda x: x.argmax(axis=1))
+    assert f.dump(x).count(", in lanes") == 2 and "in lanes" not in f.dump(x[:, :7])
+    assert "4611686018427387904" not in ec.compile(lambda x: x.argmax(axis=0)).dump(x)
