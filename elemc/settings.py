@@ -21,9 +21,9 @@ def get_num_threads() -> int:
     """How many threads a call uses at most; from the start, one per CPU of this process.
 
     The CPUs are those that affinity and control groups leave to this process, no more than
-    OMP_NUM_THREADS; ELEMC_NUM_THREADS overrules them, and so does `threadpoolctl.threadpool_limits`
-    in its block, if threadpoolctl was imported before the first call, and that was before the block.
-    Results do not depend on it.
+    OMP_NUM_THREADS; ELEMC_NUM_THREADS overrules them.  In its block so does
+    `threadpoolctl.threadpool_limits`, if a function was called before, and threadpoolctl imported
+    before that.  Results do not depend on it.
     """
     return number_of_threads()
 
