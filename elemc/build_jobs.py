@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import shlex
 import sys
@@ -88,10 +89,11 @@ def obtain(job: Job) -> tuple[Path, bool]:
 
 def obtain_all(jobs: Sequence[Job]) -> None:
     """Compile what is missing of several jobs at once; what fails says so when it is loaded."""
-    from concurrent.futures import ThreadPoolExecutor, wait
+    with contextlib.suppress(RuntimeError):  # no more threads: loading compiles one by one
+        from concurrent.futures import ThreadPoolExecutor, wait
 
-    with ThreadPoolExecutor(len(jobs)) as pool:
-        wait([pool.submit(obtain, job) for job in jobs])
+        with ThreadPoolExecutor(len(jobs)) as pool:
+            wait([pool.submit(obtain, job) for job in jobs])
 
 
 def _compile(job: Job, work: Path) -> dict[str, object]:

@@ -293,7 +293,7 @@ class Program:
         one, other = self.combine.outputs[0], self.merge.outputs[0]
         plain = isinstance(one, Apply) and isinstance(other, Apply) and one.op is other.op and (
             (one.args, other.args) == (self.combine.inputs, self.merge.inputs))
-        return plain and self.value == self.state[0]
+        return plain and self.value == self.dtype == self.state[0]
 
 
 INDEX = np.dtype(np.int64)

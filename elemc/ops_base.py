@@ -162,17 +162,23 @@ class ScalarOp:
         return f"<elemc op {self.name}>"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        if TABLE.get(self.name) is self:
+        if row(self.name) is self:
             return row, (self.name,)
         return object.__reduce_ex__(self, protocol)
 
 
 TABLE: dict[str, ScalarOp] = {}  # what `ops.OPS` is
+INTERNAL: dict[str, ScalarOp] = {}  # those that users do not call
 
 
-def row(name: str) -> ScalarOp:
-    """The operation of that name."""
-    return TABLE[name]
+def internal(op: ScalarOp) -> ScalarOp:
+    """Note an operation that is no row of the table; copies of it are the same object."""
+    return INTERNAL.setdefault(op.name, op)
+
+
+def row(name: str) -> ScalarOp | None:
+    """The operation of that name, if it is elemc's own."""
+    return TABLE.get(name) or INTERNAL.get(name)
 
 
 def code_of(text: str, precedence: int = CALL) -> CCode:

@@ -24,6 +24,7 @@ from .array import Array, apply, as_node
 from .errors import ArgumentError, ShapeError, UnsupportedError
 from .graph import Const
 from .ops import SECH, TIED
+from .ops_base import row
 
 Rule = Callable[..., tuple[Any, ...]]
 
@@ -296,7 +297,8 @@ def rule_of(op: Any) -> Rule | None:
     """
     if op.vjp is not None:
         return lambda g, z, *xs: ask(op.name, op.vjp, g, z, xs, [z.ndim] * len(xs))
-    if op.name not in FLAT and op.name not in RULES:
+    own: bool = row(op.name) is op  # not a user's of the same name
+    if not own or op.name not in FLAT and op.name not in RULES:
         raise UnsupportedError(f"{op.name} has no gradient: scalar_op(..., vjp=) gives it one")
     return RULES.get(op.name)
 

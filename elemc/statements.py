@@ -184,6 +184,7 @@ class Statements(FoldLoops):
             self.macros |= {"TILE", "PAD"}
             size = max(t.dtype.itemsize for t in tiles)
             side = min(TILE_BYTES // size, math.isqrt(TILES_BYTES // (len(tiles) * size)))
+            # one size for all tiles of a kernel
             self.tile = min(self.tile, 1 << side.bit_length() - 1)
             self.pad = min(self.pad, PAD_BYTES // size)
         copied = [t.name.removesuffix("_tile") for t in tiles]
@@ -202,11 +203,11 @@ class Statements(FoldLoops):
         function = f"turn_{ctype(load.dtype).suffix}"
         self.helpers[function] = None
         ends = {axis: self.bounds(axis) for axis in tile.dims}
-        self.instead |= {axis: begin for axis, (begin, _) in ends.items()}
+        before, self.instead = self.instead, {
+            **self.instead, **{axis: begin for axis, (begin, _) in ends.items()}}
         use = self.use(load.operand, load.access)
         start = self.offset(use)
-        for axis in tile.dims:
-            del self.instead[axis]
+        self.instead = before
         sizes = ", ".join(f"{end} - {begin}" for begin, end in ends.values())
         return (f"{function}(&{tile.name}[0][0], {use.base}_p + {start}, "
                 f"{use.strides[item.axis]}, {sizes})")

@@ -23,8 +23,11 @@ def number_of_threads() -> int:
     ArgumentError
         If ELEMC_NUM_THREADS is not a positive integer.
     """
-    if _chosen:
-        return _chosen[-1]
+    return _chosen[-1] if _chosen else default_number()
+
+
+def default_number() -> int:
+    """The number where none is chosen; errors as in `number_of_threads`."""
     text = os.environ.get("ELEMC_NUM_THREADS")
     if not text:
         outer = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
@@ -45,6 +48,11 @@ def choose(count: int) -> None:
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise ArgumentError(f"the number of threads is a positive integer, not {count!r}")
     _chosen[:] = [count]
+
+
+def forget() -> None:
+    """Choose no number."""
+    _chosen.clear()
 
 
 def cpus() -> int:

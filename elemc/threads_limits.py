@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from .threads import choose, number_of_threads
+from .threads import choose, default_number, forget, number_of_threads
 
 _told: list[bool] = []
 
@@ -19,6 +19,9 @@ def tell_threadpoolctl() -> None:
         return
     import threadpoolctl  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
+    if not hasattr(threadpoolctl, "register"):
+        return  # before version 3.2
+
     class Threads(threadpoolctl.LibController):  # type: ignore[misc]
         """The library made of runtime.c."""
 
@@ -31,6 +34,8 @@ def tell_threadpoolctl() -> None:
 
         def set_num_threads(self, num_threads: int) -> None:
             choose(num_threads)
+            if num_threads == default_number():
+                forget()  # this is the end of a block
             self.dynlib.elemc_use_threads(num_threads)
 
         def get_version(self) -> str:

@@ -1,9 +1,12 @@
 """Sums of gradients, out of which common factors are moved: the same values, less work."""
 
+import pickle
+
 import numpy as np
 import pytest
 
 import elemc as ec
+from elemc.errors import UnsupportedError
 from elemc.interp import interpret
 from elemc.toolchain import machine
 
@@ -126,6 +129,22 @@ def test_quotients_without_divisions(dtype):
     if "fma" in machine():
         ordinary = np.r_[0:20, 28:30]
         np.testing.assert_array_equal(got[ordinary], want[ordinary])
+
+
+def test_copies_of_gradients_are_the_same():
+    s, m = ec.matrix("s"), ec.vector("m")
+    f = ec.function([s, m], ec.grad(ec.sum(ec.tanh(s / m)), [s, m]))
+    again = pickle.loads(pickle.dumps(f))
+    x, _, g, _ = arrays()
+    assert again.dump(x, g) == f.dump(x, g) and "quotient_f64" in f.dump(x, g)
+    for a, b in zip(again(x, g), f(x, g), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_users_operations_have_rules_of_their_own():
+    near = ec.scalar_op("near", c="{x} * {x}", numpy=lambda x: x * x, arity=1)
+    with pytest.raises(UnsupportedError, match="near has no gradient"):
+        ec.grad(lambda x: ec.sum(near(x)))(np.ones(3))
 
 
 def test_the_value_beside_its_gradient_is_exact():

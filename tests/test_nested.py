@@ -37,6 +37,16 @@ def test_the_same_as_numpy(shape, dtype):
         np.testing.assert_allclose(got, want, tolerance, tolerance, err_msg=name)
 
 
+def test_float16_is_rounded_once():
+    x = np.ones((2, 3, 5000), "f2") * 20
+    x[1] *= -1
+    x[1, :, 0] = -19
+    np.testing.assert_array_equal(ec.compile(lambda x: x.sum(axis=(0, 2)))(x), np.ones(3, "f2"))
+    p = np.full((2, 2, 20), 2, "f2")
+    p[1] = 0.5
+    np.testing.assert_array_equal(ec.compile(lambda p: np.prod(p, axis=(0, 2)))(p), np.ones(2, "f2"))
+
+
 def test_rows_come_first():
     x = np.random.default_rng(0).standard_normal((40, 30, 50))
     f = ec.compile(lambda x: x.sum(axis=(0, 2)))
