@@ -39,6 +39,7 @@ from .values import (
     Op,
     Scan,
     Specialized,
+    Store,
     Value,
     inline,
     walk,
@@ -52,7 +53,7 @@ class Folding(Leaves):
 
     def __init__(self, spec: Specialized) -> None:
         super().__init__(spec)
-        self.waiting: dict[object, list[Value]] = {}  # planned ones, to be written after a fold
+        self.waiting: dict[Store | Fold, list[Value]] = {}  # what is written after a fold
         self.parts: dict[Fold, Element] = {}  # the states of folds by rows
 
     def level(self, level_roots: Sequence[Root], bound: tuple[str, ...], scope: Scope) -> None:

@@ -297,11 +297,12 @@ def loops(level_roots: Sequence[Root], bound: tuple[str, ...]) -> list[Segment]:
 
 
 def carried(wanted: Sequence[Value], late: Mapping[Fold, Collection[Fold]],
-            known: Collection[Value]) -> dict[Value, Fold]:
+            known: Mapping[Value, Fold | None]) -> dict[Value, Fold]:
     """What has to outlive the loops in which the folds in `late` end, for `wanted` values.
 
     These are the largest values that can be computed there: `late` tells which folds each of its
-    folds could use.  Every value comes with the fold that it has to wait for.
+    folds could use, `known` what is in buffers, or will be when a fold ends.  Every value comes
+    with the fold that it has to wait for.
     """
     waits: dict[Value, Fold | None] = {}  # of what can be computed there
     found: dict[Value, Fold] = {}
@@ -311,20 +312,21 @@ def carried(wanted: Sequence[Value], late: Mapping[Fold, Collection[Fold]],
         if isinstance(value, (At, Scan)):
             continue  # in buffers of their own, which may not be complete there
         if value in known:
-            waits[value] = None
+            waits[value] = known[value]
         elif isinstance(value, Fold):
             if value in late:
                 waits[value] = value
         else:
             folds = {f for a in value.args if (f := waits.get(a))}
-            last = next((f for f in folds if all(g in late[f] for g in folds - {f})), None)
+            last = next((f for f in folds & late.keys()
+                         if all(g in late[f] for g in folds - {f})), None)
             if all(a in waits for a in value.args) and (
                     not folds or last is not None and value.axes <= last.axes):
                 waits[value] = last
             else:
                 found.update((a, f) for a in value.args if (f := waits.get(a)))
     found.update((v, f) for v in wanted if (f := waits.get(v)))
-    return found
+    return {v: f for v, f in found.items() if v not in known}
 
 
 def _needs(values: Iterable[Value]) -> tuple[Fold, ...]:

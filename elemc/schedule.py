@@ -220,7 +220,10 @@ class _Scheduler(Folding):
                 late[fold] = self.uses[fold]
         strips = {b.rstrip("/") for b in bound}
         values = [a for r in users for v in (r, *self.waiting.get(r.of, ())) for a in v.args]
-        for value, last in carried(values, late, self.planned).items():
+        pending = {v: f for f, every in self.waiting.items() if isinstance(f, Fold) for v in every}
+        known: dict[Value, Fold | None] = {
+            v: None if v in self.buffered else pending.get(v) for v in self.planned}
+        for value, last in carried(values, late, known).items():
             self.plan(value, value.axes - strips, shared)
             self.waiting.setdefault(last, []).append(value)
 

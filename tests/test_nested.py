@@ -99,3 +99,18 @@ def test_places_are_found_in_vectors():
     f = ec.compile(lambda x: x.argmax(axis=1))
     assert f.dump(x).count(", in lanes") == 2 and "in lanes" not in f.dump(x[:, :7])
     assert "4611686018427387904" not in ec.compile(lambda x: x.argmax(axis=0)).dump(x)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 0, 3, 1), (2, 3, 0, 1), (3, 1, 2, 0)])
+def test_what_waits_for_folds_that_end_in_different_loops(order):
+    rng = np.random.default_rng(0)
+    x, y = rng.random((9, 4, 17, 2)) + 0.5, rng.random((9, 1, 17, 2)) + 0.5
+    g = rng.random(x.shape)
+
+    def ratio(x, y):
+        t = (x + (x / y).sum(axis=(1, 3), keepdims=True)) / y
+        return t / (1 + (t * t).sum())
+
+    turned = np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
+    for got, want in zip(ec.vjp(ratio)(turned, y, g), ec.vjp(ratio)(x, y, g), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-11)
