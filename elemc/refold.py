@@ -99,15 +99,19 @@ def _place(fold: Fold, spec: Specialized) -> Fold:
 def loads_of(fold: Fold, spec: Specialized) -> list[Load]:
     """What a fold reads: first of the most axes, then in short rows, but not too short for vectors.
 
-    So the lines of an operand that lies across rows are still in the caches in the next row.
+    So where operands are folded along different rows, the lines of one that lies across are still
+    in the caches in the next row.
     """
-    def rows(load: Load) -> int:
-        inner = memory_order(load.access, spec.operands[load.operand])[-1:]
-        most = max((spec.between(axis)[1] for axis in inner), default=0)
-        return most if most > SHORT else LONGEST
+    loads = [v for v in walk(fold.args) if isinstance(v, Load)]
+    most = max((len(v.axes) for v in loads), default=0)
+    inner = {v: memory_order(v.access, spec.operands[v.operand])[-1:] for v in loads}
+    folded = all(a in fold.over for v in loads if len(v.axes) == most for a in inner[v])
 
-    return sorted((v for v in walk(fold.args) if isinstance(v, Load)),
-                  key=lambda v: (-len(v.axes), rows(v), v.operand))
+    def length(load: Load) -> int:
+        known = max((spec.between(a)[1] for a in inner[load]), default=0)
+        return known if folded and known > SHORT else LONGEST
+
+    return sorted(loads, key=lambda v: (-len(v.axes), length(v), v.operand))
 
 
 def order_in_memory(loads: Iterable[Load], operands: Sequence[Operand]) -> list[str]:
