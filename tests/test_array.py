@@ -22,7 +22,9 @@ from elemc.errors import (
 from elemc.ops import OPS, UFUNCS
 from elemc.ops_table import ALIASES
 
-from .helpers import DTYPES, assert_same_bits, quiet, sample
+from .helpers import DTYPES, assert_same_bits, quick_compiler, quiet, sample  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.usefixtures("quick_compiler")
 
 # Operands: dtype and shape.
 M, V, S = ("float64", (4, 5)), ("float64", (5,)), ("float64", ())
