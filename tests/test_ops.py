@@ -79,31 +79,42 @@ def test_values_position_and_specials(name, dtype):
     check(name, loop, out, arrays, f(*arrays), special=True)
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "float64", "complex64"])
 @pytest.mark.parametrize("name", OPS)
 @pytest.mark.usefixtures("quick_compiler")
-def test_within_an_expression(name, dtype):
+def test_within_an_expression(name):
     """The C has the parentheses it needs, whatever stands around the operation and within it."""
-    if loop_of(name, dtype) is None:
-        pytest.skip("NumPy has no such loop")
+    dtypes = ["bool", "int8", "uint16", "float16", "float64", "complex64"]
+    every = [surrounded(name, dtype) for dtype in dtypes if loop_of(name, dtype)]
+    assert every
+    compile_together(call for calls in every for call in calls.values())
+    for calls in every:
+        inner = [f(*arrays) for role, (f, arrays) in calls.items() if role.startswith("inner")]
+        apart, (_, other) = calls["apart"]
+        wants = apart(calls["single"][0](*inner), other)
+        for k, want in enumerate(wants):
+            f, arrays = calls[f"together {k}"]
+            assert_same_bits(f(*arrays), want)
+
+
+def surrounded(name, dtype):
+    """Functions and their arrays: an operation, what stands in it and around it, and all of it."""
     op = OPS[name]
     xs = [ec.array(f"x{k}", 1, dtype) for k in range(op.nin)]
     arrays = [sample(dtype, 19, k + 1, d) for k, d in enumerate(op.domain)]
     if op.raises and np.dtype(dtype).kind == "i":
         arrays[1] = np.abs(arrays[1]) % 7
-    inner = [ec.function([x], apply("add", x, x)) for x in xs]
     result = apply(op, *xs)
     y, w = ec.array("y", 1, result.dtype), ec.array("w", 1, result.dtype)
     other = sample(result.dtype, 19, 9)
     wraps = (lambda v: apply("multiply", v, w), lambda v: apply("equal", w, v))
-    single, apart = compiled(name, dtype), ec.function([y, w], [wrap(y) for wrap in wraps])
-    together = [ec.function([*xs, w], wrap(apply(op, *(apply("add", x, x) for x in xs))))
-                for wrap in wraps]
-    compile_together([*((f, [a]) for f, a in zip(inner, arrays, strict=True)), (single, arrays),
-                      (apart, [other, other]), *((f, [*arrays, other]) for f in together)])
-    one = single(*(f(a) for f, a in zip(inner, arrays, strict=True)))
-    for f, want in zip(together, apart(one, other), strict=True):
-        assert_same_bits(f(*arrays, other), want)
+    found = {f"inner {k}": (ec.function([x], apply("add", x, x)), [a])
+             for k, (x, a) in enumerate(zip(xs, arrays, strict=True))}
+    found["single"] = compiled(name, dtype), arrays
+    found["apart"] = ec.function([y, w], [wrap(y) for wrap in wraps]), [other, other]
+    for k, wrap in enumerate(wraps):
+        whole = wrap(apply(op, *(apply("add", x, x) for x in xs)))
+        found[f"together {k}"] = ec.function([*xs, w], whole), [*arrays, other]
+    return found
 
 
 def check(name, loop, out, arrays, got, special=False):
