@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from .values import Fold, Op, Value, walk
 
-# What may be moved out, and as what it is put back: as a quotient, which may be products again.
+# What may be moved out, and as what it is put back: of a sum there is one, and it is divided.
 FACTORS = {name: name for name in ("negative", "multiply", "divide")} | {"quotient": "divide"}
 DEEPEST = 16  # additions below each other, of those that are looked at
 

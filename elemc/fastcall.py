@@ -19,7 +19,8 @@ import numpy as np
 
 from . import plans
 from .arguments import known
-from .build import CALLABLE, CALLABLE_NAME, MissingHeaders, own_extension, stored_kernel
+from .build import CALLABLE, MissingHeaders, own_extension, stored_kernel
+from .build import CALLABLE_NAME as NAME
 from .errors import CompileError, ElemcError, FallbackWarning
 from .toolchain import find_toolchain
 
@@ -84,15 +85,14 @@ def load() -> Any:
     CompileError
         If there is no compiler, or it fails.
     """
-    name = CALLABLE_NAME
     with _lock:
-        if name not in sys.modules:
-            path = own_extension(CALLABLE, name)
-            loader = importlib.machinery.ExtensionFileLoader(name, path)
-            module = loader.create_module(importlib.machinery.ModuleSpec(name, loader, origin=path))
+        if NAME not in sys.modules:
+            path = own_extension(CALLABLE, NAME)
+            loader = importlib.machinery.ExtensionFileLoader(NAME, path)
+            module = loader.create_module(importlib.machinery.ModuleSpec(NAME, loader, origin=path))
             loader.exec_module(module)
-            sys.modules[name] = module
-        return sys.modules[name]
+            sys.modules[NAME] = module
+        return sys.modules[NAME]
 
 
 class _Teaching:

@@ -233,8 +233,7 @@ class Lowering(Reads):
             known = isinstance(term.inner, Literal)
             part = self.times(term.inner, over) if known else added(term.inner)
             for name, factor in term.factors:
-                both = (part, factor)
-                part = self.quotient(*both) if name == "divide" else self.op(name, arg.dtype, *both)
+                part = self.op(name, arg.dtype, part, factor)
             parts.append(self.op("negative", arg.dtype, part) if term.negated else part)
         return reduce(lambda a, b: self.op("add", arg.dtype, a, b), parts)
 

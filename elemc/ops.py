@@ -13,7 +13,7 @@ import numpy as np
 from .dtypes import CTYPES, ctype, dtype_of
 from .errors import ArgumentError
 from .mathlib import COMPLEX, FUNCTIONS, SIMD
-from .ops_base import ALL_NAN, CALL, TABLE, CCode, ScalarOp, code_of, internal, is_helper
+from .ops_base import ALL_NAN, CALL, INTERNAL, TABLE, CCode, ScalarOp, code_of, is_helper
 from .ops_table import ROWS
 from .templating import environment
 
@@ -27,10 +27,10 @@ SUFFIXES = {t.suffix: t for t in CTYPES.values()}
 
 # An integer that was a float is exact as float64.  Of a plain conversion gcc 12 makes trunc() of
 # that float, which may be -0.0.
-INTEGRAL = internal(ScalarOp(
+INTEGRAL = ScalarOp(
     "integral", 1, lambda i: i.astype(np.float64),
     {"*": "(double)({0} >> 32) * 4294967296.0 + (double)(uint32_t){0}"}, 12, notation="{0}",
-    like=lambda dtype: ((dtype,), np.dtype(np.float64))))
+    like=lambda dtype: ((dtype,), np.dtype(np.float64)))
 
 
 def _place(index: Any, missing: Any) -> Any:
@@ -40,30 +40,30 @@ def _place(index: Any, missing: Any) -> Any:
 
 
 # Where something is, and whether it is missing, which is an error.
-PLACE = internal(ScalarOp("place", 2, _place, {"*": "{0}"}, 14, notation="{0}", raises=ALL_NAN,
-                 like=lambda index, missing: ((index, missing), index)))
+PLACE = ScalarOp("place", 2, _place, {"*": "{0}"}, 14, notation="{0}", raises=ALL_NAN,
+                 like=lambda index, missing: ((index, missing), index))
 
 
 # What gradients take for a constant.
-STOP = internal(ScalarOp("stop_gradient", 1, np.positive, {"*": "{0}"}, 14, notation="stop_gradient({0})",
-                like=lambda dtype: ((dtype_of(dtype),), dtype_of(dtype))))
+STOP = ScalarOp("stop_gradient", 1, np.positive, {"*": "{0}"}, 14, notation="stop_gradient({0})",
+                like=lambda dtype: ((dtype_of(dtype),), dtype_of(dtype)))
 
 
 # How far x is below the extremum of which it is one candidate: infinities that are the extremum
 # are 0 below it, and the extremum counts as a constant.
-BELOW = internal(ScalarOp("below", 2, lambda x, top: np.where(x == top, x.dtype.type(0), x - top),
-                 {"*": "{0} == {1} ? 0 : {0} - {1}"}, 3, notation="{0} - {1}", like=np.subtract))
+BELOW = ScalarOp("below", 2, lambda x, top: np.where(x == top, x.dtype.type(0), x - top),
+                 {"*": "{0} == {1} ? 0 : {0} - {1}"}, 3, notation="{0} - {1}", like=np.subtract)
 
 
 # 1 / cosh(x), of which the gradient does not overflow as that of the quotient does.
-SECH = internal(ScalarOp("sech", 1, lambda x: np.reciprocal(np.cosh(x)),
+SECH = ScalarOp("sech", 1, lambda x: np.reciprocal(np.cosh(x)),
                 {"f": "1 / elemc_cosh{F}({0})", "c": "reciprocal_{S}(elemc_ccosh{F}({0}))"}, 13,
-                notation="sech({0})", cost=20, like=np.cosh, kinds="fc"))
+                notation="sech({0})", cost=20, like=np.cosh, kinds="fc")
 
 
 # maximum and its like, of which at ties "all" operands, or the "first", get the whole cotangent.
 EXTREMA = tuple(map(OPS.__getitem__, ("maximum", "minimum", "fmax", "fmin")))
-TIED = {(op.name, ties): op if ties == "split" else internal(replace(op, name=f"{op.name}_{ties}"))
+TIED = {(op.name, ties): op if ties == "split" else replace(op, name=f"{op.name}_{ties}")
         for op in EXTREMA for ties in ("split", "all", "first")}
 
 
@@ -75,14 +75,17 @@ def with_ties(name: str, ties: str) -> ScalarOp:
 
 
 # What gradients give, whose last bit is nobody's: quotients below it may be products.
-NEAR = internal(ScalarOp("near", 1, np.positive, {"*": "{0}"}, 14, notation="{0}",
-                like=lambda dtype: ((dtype_of(dtype),), dtype_of(dtype))))
-QUOTIENT = internal(ScalarOp("quotient", 4, lambda x, y, scale, inverse: x / y,
-                    {"f": "quotient_{S}({0}, {1}, {2}, {3})"}, kinds="f", cost=4))
+NEAR = ScalarOp("near", 1, np.positive, {"*": "{0}"}, 14, notation="{0}",
+                like=lambda dtype: ((dtype_of(dtype),), dtype_of(dtype)))
+QUOTIENT = ScalarOp("quotient", 4, lambda x, y, scale, inverse: x / y,
+                    {"f": "quotient_{S}({0}, {1}, {2}, {3})"}, kinds="f", cost=4)
 
 
 # The square root of something that is 0 where its own gradient is.
-ROOT = internal(replace(OPS["sqrt"], name="root"))
+ROOT = replace(OPS["sqrt"], name="root")
+
+INTERNAL.update((op.name, op) for op in (
+    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, QUOTIENT, ROOT, *TIED.values()))
 
 
 def cast_code(src: np.dtype, dst: np.dtype) -> CCode:

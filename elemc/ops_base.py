@@ -171,11 +171,6 @@ TABLE: dict[str, ScalarOp] = {}  # what `ops.OPS` is
 INTERNAL: dict[str, ScalarOp] = {}  # those that users do not call
 
 
-def internal(op: ScalarOp) -> ScalarOp:
-    """Note an operation that is no row of the table; copies of it are the same object."""
-    return INTERNAL.setdefault(op.name, op)
-
-
 def row(name: str) -> ScalarOp | None:
     """The operation of that name, if it is elemc's own."""
     return TABLE.get(name) or INTERNAL.get(name)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import takewhile
+from typing import Any
 
 import numpy as np
 
@@ -41,20 +42,34 @@ BOOL = np.dtype(bool)
 NOWHERE = 1 << 62
 
 
-def refold(spec: Specialized) -> Specialized:
-    """The same with quicker folds."""
+def refold(spec: Specialized, strict: bool) -> Specialized:
+    """The same with quicker folds.
+
+    If `strict`, an operation gives the same bits wherever it is compiled; if not, what is computed
+    may not be found again where it is greatest.
+    """
+    folds: dict[tuple[Any, ...], Fold] = {}
+
+    def split(fold: Fold, axes: Sequence[str], rows: Sequence[str]) -> Fold:
+        key = (fold.program, fold.arg, fold.over)
+        if key not in folds:  # a maximum may be wanted for itself, too
+            folds[key] = _split(fold, axes, rows)
+        return folds[key]
+
     def change(value: Value) -> Value:
         if not isinstance(value, Fold) or isinstance(value, Scan) or (
                 value.initial is not None or value.where is not None):
             return value
         axes = order_in_memory(loads_of(value, spec), spec.operands)
         rows = list(takewhile(value.over.__contains__, reversed(axes)))
-        if not rows:
-            return value
-        short = spec.between(rows[0])[1] <= SHORT  # the compiler unrolls it
-        if value.program.place_of and not short and value.arg.dtype.kind in "biuf":
-            return _place(value, spec)
-        return _split(value, axes, rows) if value.program.nests else value
+        if rows and value.program.nests:
+            return split(value, axes, rows)
+        found = rows and value.program.place_of and (strict or isinstance(value.arg, Load))
+        if not found or value.arg.dtype.kind == "c" or spec.between(rows[0])[1] <= SHORT:
+            return value  # so few the compiler unrolls
+        extremum = fold_program(ACCUMULATORS[value.program.place_of], value.arg.dtype)
+        top = replace(value, dtype=extremum.dtype, program=extremum)
+        return _place(value, split(top, axes, rows), spec)
 
     return replace(spec, stores=rewrite(spec.stores, change, lambda access: access))
 
@@ -72,11 +87,9 @@ def _split(fold: Fold, axes: Sequence[str], rows: Sequence[str]) -> Fold:
                    over=rest)
 
 
-def _place(fold: Fold, spec: Specialized) -> Fold:
-    """The least index of what equals the extremum; NaN is one if there is one."""
+def _place(fold: Fold, top: Fold, spec: Specialized) -> Fold:
+    """The least index of what equals the extremum `top`; NaN is one if there is one."""
     arg, nothing = fold.arg, frozenset[str]()
-    program = fold_program(ACCUMULATORS[fold.program.place_of], arg.dtype)
-    top = replace(fold, dtype=program.dtype, program=program)
     found = Op(arg.axes, BOOL, OPS["equal"], (arg, top))
     if arg.dtype.kind == "f":
         unordered = Op(arg.axes, BOOL, OPS["isnan"], (arg,))

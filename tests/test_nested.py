@@ -94,6 +94,23 @@ def test_places_along_rows(dtype):
                     np.testing.assert_array_equal(f(y), want)
 
 
+def test_places_share_the_extremum():
+    x = np.random.default_rng(0).standard_normal((100, 1000))
+    f = ec.compile(lambda x: (x.argmax(axis=1), x.max(axis=1), x.argmax(axis=1)))
+    assert f.dump(x).count(", in lanes") == 2
+    for got, want in zip(f(x), (x.argmax(1), x.max(1), x.argmax(1)), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("loose", ["contract", "reassociate"])
+def test_places_of_what_is_not_rounded_as_written(loose):
+    a, b = np.random.default_rng(0).standard_normal((2, 40, 1003))
+    f = ec.compile(lambda a, b: (a * b + a - b).argmax(axis=1), **{loose: True})
+    assert "in lanes" not in f.dump(a, b)  # it may be rounded otherwise the second time
+    np.testing.assert_array_equal(f(a, b), (a * b + a - b).argmax(axis=1))
+    assert "in lanes" in ec.compile(lambda a: a.argmax(axis=1), **{loose: True}).dump(a)
+
+
 def test_places_are_found_in_vectors():
     x = np.random.default_rng(0).standard_normal((100, 1000))
     f = ec.compile(lambda x: x.argmax(axis=1))
