@@ -286,6 +286,11 @@ class Program:
         return self.commutative and len(self.state) == 1 and self.neutral is not None
 
     @property
+    def cost(self) -> int:
+        """About how many additions one more element is worth."""
+        return sum(node.op.cost for node in self.combine.nodes if isinstance(node, Apply))
+
+    @property
     def nests(self) -> bool:
         """Whether what folds give is folded as values are: sums of sums are sums."""
         if self.merge is None or not self.lanes or self.finish.outputs != self.finish.inputs:

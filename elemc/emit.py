@@ -11,15 +11,14 @@ import numpy as np
 
 from . import ops
 from .dtypes import ctype
-from .fold_loops import AHEAD, RUN, STAGE_BYTES, STRIP_BYTES
+from .fold_loops import AHEAD, RUN, STRIP_BYTES
 from .nest import (
     PACK,
     ROWS,
     TREE,
-    Blocks,
     Kernel,
+    Loop,
     Phase,
-    statements,
 )
 from .statements import Statements
 from .templating import environment
@@ -102,7 +101,8 @@ class _Emitter(Statements):
             self.fetched.clear()
             phases.append([self.statement(s, "begin", "end") for s in phase.body])
         buffers = [(tuple(map(self.size_place, b.axes)),
-                    4 if b.dtype == np.float16 else b.dtype.itemsize, b.shared)
+                    (4 if b.dtype == np.float16 else b.dtype.itemsize)
+                    * (self.strips[self.strip] if b.strip else 1), b.shared)
                    for b in self.kernel.buffers]
         pointers, views = self.pointers()
         bindings = Bindings(
@@ -124,9 +124,12 @@ class _Emitter(Statements):
         """What a caller needs to know of a phase."""
         work = work_of(self.kernel, phase)
         axis = phase.axis and phase.axis.rstrip("/")
-        columns = any(isinstance(s, Blocks) and s.strip == axis for s in statements(phase.body))
-        return Part(None if axis is None else self.size_place(axis), COLUMNS if columns else 1,
-                    tuple((units, tuple(map(self.size_place, axes))) for units, axes in work))
+        lengths = [s.length for s in phase.body
+                   if isinstance(s, Loop) and s.kind == "parallel strip"]
+        least = COLUMNS if "STRIP" in lengths else self.strips["ABREAST"] if (
+            "ABREAST" in lengths) else 1
+        return Part(None if axis is None else self.size_place(axis), least, tuple(
+            (units, tuple(map(self.size_place, axes))) for units, axes in work))
 
     def prologue(self, body: str) -> dict[str, list[str]]:
         """Everything the body asked for, in a fixed order."""
@@ -138,10 +141,9 @@ class _Emitter(Statements):
         texts += [env.get_template("tree.c.j2").render(helper=h, **t)
                   for h, t in self.trees.items()]
         macros = [MACROS[m] for m in MACROS if m in self.macros]
-        constants = {"STRIP": self.strips.get("STRIP", STRIP_BYTES // 8),
-                     "STAGE": self.strips.get("STAGE", STAGE_BYTES // 8), "RUN": RUN,
-                     "BLOCK": BLOCK, "ROWS": ROWS, "PACK": PACK,
-                     "TREE": TREE, "TILE": self.tile, "PAD": self.pad, "LINE": self.line_length}
+        constants = {**{k: self.strips.get(k, most // 8) for k, most in STRIP_BYTES.items()},
+                     "RUN": RUN, "BLOCK": BLOCK, "ROWS": ROWS, "PACK": PACK, "TREE": TREE,
+                     "TILE": self.tile, "PAD": self.pad, "LINE": self.line_length}
         used = [f"{k} = {v}" for k, v in sorted(self.lanes.items())]
         used += [f"{k} = {v}" for k, v in constants.items() if k in self.macros]
         used += [f"AHEAD = {AHEAD}"] if "NEXT" in self.macros else []

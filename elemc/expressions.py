@@ -68,6 +68,7 @@ class Expressions:
         self.mentioned: set[str] = set()
         self.running: set[str] = set()  # folds whose states are in registers for several rows
         self.width = 0  # of narrow rows
+        self.strip = "STRIP"  # the name of the length of strips around
         self.after_lanes = False  # in what is left of a row
         self.within: dict[str, tuple[str, str]] = {}  # the chunk that is being folded
         self.instead: dict[str, str] = {}  # what counts along an axis, if not its variable
@@ -120,8 +121,9 @@ class Expressions:
         whole = frozenset[str]().union(*(at.axes for at in use.access if at.divisor == 1))
         parts = []
         for axis in sorted(whole, key=self.digit.__getitem__):
-            stride = use.strides.setdefault(axis, f"{use.base}_s{self.digit[axis]}")
-            parts.append(f"{self.var(axis)} * {stride}")
+            if (index := self.var(axis)) != "0":
+                stride = use.strides.setdefault(axis, f"{use.base}_s{self.digit[axis]}")
+                parts.append(f"{index} * {stride}")
         for dim, at in enumerate(use.access):
             if at.divisor > 1:
                 stride = use.strides.setdefault(dim, f"{use.base}_d{dim}")
@@ -243,13 +245,15 @@ class Expressions:
             return "][".join(f"{self.var(axis)} - {self.bounds(axis)[0]}" for axis in element.dims)
         if element.at == "row":
             return f"r * {self.width} + l"
-        if element.at is not None:
+        if element.at is not None and not element.dims:
             return "l"
         text = ""
         for axis in element.dims:
             if text:
                 text = f"{f'({text})' if ' + ' in text else text} * {self.extent(axis)} + "
             text += self.affine(places[axis])[0] if places and axis in places else self.var(axis)
+        if element.at is not None:
+            return f"{f'({text})' if ' + ' in text else text} * {self.strip} + l"
         return text or "0"
 
     def type(self, dtype: np.dtype) -> str:

@@ -32,8 +32,10 @@ from .values import Convert, Op, Value, walk
 LANES = 16  # of a fold, at least: gcc keeps so many in registers
 LANE_BYTES = 64  # of the lanes of one fold, at least
 AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where rows lie apart
-STRIP_BYTES = 8192  # of the states of folds in a strip: they stay in the first cache
-STAGE_BYTES = 512  # of a value in a strip that goes through stages: what a processor looks ahead
+# Bytes of the arrays of a strip, at most: of the states of folds, which stay in the first cache;
+# of a value that goes through stages, as much as a processor looks ahead; of rows abreast.
+STRIP_BYTES = {"STRIP": 8192, "STAGE": 512, "ABREAST": 128}
+LEAST_BYTES = 512  # of a strip with many arrays
 RUN = 4  # rows that are added to a strip of states before these go to memory
 
 
@@ -48,7 +50,6 @@ class FoldLoops(Expressions):
         self.fetched: set[int] = set()  # operands that loops ask for in advance
         self.packs: set[str] = set()  # the axes of rows that are taken side by side
         self.strips: dict[str, int] = {}  # the lengths of strips, by their names in C
-        self.strip = "STRIP"  # the name of the one around
 
     def body(self, body: Sequence[Statement]) -> list[dict[str, Any]]:
         """What the templates need to lay out statements."""
@@ -56,8 +57,8 @@ class FoldLoops(Expressions):
 
     def need_strip(self, dtype: np.dtype, count: int = 1) -> None:
         """Make strips narrow enough for `count` arrays of `dtype`."""
-        most = max(STRIP_BYTES // count, STAGE_BYTES) if self.strip == "STRIP" else STAGE_BYTES
-        fits = most // max(4, dtype.itemsize)
+        most = STRIP_BYTES[self.strip]
+        fits = max(most // count, min(most, LEAST_BYTES)) // max(4, dtype.itemsize)
         self.strips[self.strip] = min(self.strips.get(self.strip, fits), fits)
 
     def fold(self, fold: LaneFold, item: LaneLoop | Blocks) -> dict[str, Any]:
@@ -188,7 +189,7 @@ class FoldLoops(Expressions):
             self.macros.add("ROWS")
         view: dict[str, Any] = {
                 "kind": "blocks", "var": f"i{k}", "start": start, "stop": stop, "tree": tree,
-                "strip": item.strip is not None,
+                "strip": self.strip if item.strip else "",
                 "direct": all(f.part is None for f in item.folds),
                 "base": f"b{k}", "end": f"e{k}", "width": width, "rows": rows, "folds": folds,
                 "each": each, "pushes": stop if each else f"{stop} / ROWS + 1",

@@ -26,12 +26,14 @@ from .nest import (
     Phase,
     lane_fold,
 )
-from .order import HEAVY, Root, Segment, cost, next_axis
+from .order import HEAVY, Root, cost, next_axis
 from .scope import Scope
+from .sharing import Segment
 from .values import (
     BLOCK,
     FEW,
     SHORT,
+    VECTOR,
     At,
     Convert,
     Fold,
@@ -44,8 +46,6 @@ from .values import (
     inline,
     walk,
 )
-
-VECTOR = 8  # elements from which on a short row is worth vectors
 
 
 class Folding(Leaves):
@@ -66,10 +66,11 @@ class Folding(Leaves):
         self.kernel.phases.append(Phase(axis, scope.body))
         return scope
 
-    def plan(self, value: Value, over: Collection[str], shared: bool) -> None:
-        """Give a value a buffer over these axes."""
+    def plan(self, value: Value, over: Collection[str], shared: bool,
+             strip: str | None = None) -> None:
+        """Give a value a buffer over these axes, and a strip of another one."""
         axes = tuple(a for a in self.kernel.axes if a in over)
-        self.planned[value] = replace(self.buffer("buffer", value.dtype, axes, shared),
+        self.planned[value] = replace(self.buffer("buffer", value.dtype, axes, shared, strip),
                                       axes=value.axes)
 
     def lanes(self, segment: Segment, merged: Sequence[Root], axis: str, scope: Scope) -> None:
@@ -228,11 +229,11 @@ class Folding(Leaves):
                 self.finish(root, (), scope, None)
 
     def buffer(self, kind: str, dtype: np.dtype, axes: tuple[str, ...],
-               shared: bool = True) -> Element:
-        """A new buffer over these axes."""
+               shared: bool = True, strip: str | None = None) -> Element:
+        """A new buffer over these axes, and a strip of another one."""
         name = self.name(kind)
-        self.kernel.buffers.append(Buffer(name, dtype, axes, shared))
-        return Element(frozenset(axes), dtype, name, axes)
+        self.kernel.buffers.append(Buffer(name, dtype, axes, shared, strip is not None))
+        return Element(frozenset(axes), dtype, name, axes, strip)
 
     def row_state(self, root: Root, fold: LaneFold, axis: str) -> Element:
         """The states of a fold by rows of `axis`: a row of them for every chunk."""

@@ -48,6 +48,7 @@ class Leaves:
         self.states: dict[Fold, list[Named | Element]] = {}
         self.planned: dict[Value, Element] = {}
         self.kept: dict[Value, Store] = {}  # what waits in an output until its time has come
+        self.aside: dict[Store, Element] = {}  # where an output's rows lie side by side
         self.buffered: dict[Value, Value] = {}  # of the planned and kept ones, those written
         self.names: dict[str, int] = {}
 
@@ -66,10 +67,9 @@ class Leaves:
         dtypes, base = fold.program.state, self.name(fold.program.name)
         names = [base] if len(dtypes) == 1 else [f"{base}_{k}" for k in range(len(dtypes))]
         targets = [target_of(n, d, strip) for n, d in zip(names, dtypes, strict=True)]
-        initial = None if fold.initial is None else scope.value(fold.initial)
-        start = initial_state(fold.program, initial)
+        start = initial_state(fold.program, fold.initial)
         if isinstance(fold, Scan) and fold.states:
-            start = [scope.value(v) for v in fold.states]
+            start = [*fold.states]
         if start is None:
             flag = target_of(f"{base}_started", np.dtype(bool), strip)
             targets.append(flag)
@@ -86,8 +86,9 @@ class Leaves:
         if strip is not None:
             loop = Loop(strip, "lane", [], independent=True)
             body.append(loop)
-            body = loop.body
-        body.extend(Assign(t, v) for t, v in zip(targets, start, strict=True))
+            scope = scope.inside(loop.body)
+        made = scope.values(start)
+        scope.body.extend(Assign(t, made[v]) for t, v in zip(targets, start, strict=True))
 
     def leaf(self, level_roots: Sequence[Root], scope: Scope) -> None:
         """The statements of roots whose axes are all bound."""
@@ -106,8 +107,9 @@ class Leaves:
             if isinstance(root.of, Store):
                 store = root.of
                 mask = None if store.mask is None else values[store.mask]
-                scope.body.append(Write(store.operand, store.access, values[store.value],
-                                        store.mode, mask))
+                value, aside = values[store.value], self.aside.get(store)
+                scope.body.append(Assign(aside, value) if aside else Write(
+                    store.operand, store.access, value, store.mode, mask))
                 self.forget_kept(store)
             else:
                 self.update(root, scope, values)

@@ -52,9 +52,10 @@ class Named(Value):
 class Element(Value):
     """An element of an array.
 
-    A buffer is indexed by loop axes (`dims`, outermost first), a local array by the current lane
-    (`at` is "lane"), by the place in the tile of axes `dims` ("tile"), among rows side by side
-    ("row" and column, or "packed" in one), or in the strip of axis `at`.
+    A buffer is indexed by loop axes (`dims`, outermost first), and then by the place in the strip
+    of axis `at`, if that is given; a local array by the current lane (`at` is "lane"), by the place
+    in the tile of axes `dims` ("tile"), among rows side by side ("row" and column, or "packed" in
+    one), or in the strip of axis `at`.
     """
 
     name: str
@@ -113,8 +114,8 @@ class Loop:
     """A loop over one axis; `independent` if its iterations may run in any order.
 
     A "mirrored" one is part of a loop over the same axis, and goes the other way.
-    `lines` are writes of its body that go past the caches, a block at a time; `stages` tells that
-    its strips go from one loop to the next.
+    `lines` are writes of its body that go past the caches, a block at a time; `length` names how
+    long strips are: STAGE, if they go from one loop to the next, ABREAST, if they are of rows.
     """
 
     axis: str
@@ -123,7 +124,7 @@ class Loop:
     independent: bool = False
     reverse: bool = False
     lines: tuple[Write, ...] = ()
-    stages: bool = False
+    length: str = "STRIP"
 
 
 @dataclass
@@ -212,7 +213,7 @@ Statement = Check | Let | Local | Assign | Write | Loop | LaneLoop | Blocks | Fi
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory of a kernel: one element per combination of `axes`.
+    """Memory of a kernel: one element per combination of `axes`, or a strip of them.
 
     A shared buffer carries values between phases; a private one belongs to one thread.
     """
@@ -221,6 +222,7 @@ class Buffer:
     dtype: np.dtype
     axes: tuple[str, ...]
     shared: bool
+    strip: bool = False
 
 
 @dataclass

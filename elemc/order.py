@@ -10,14 +10,16 @@ rows as they do, and its states are an array of a row's length.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from .layout import Operand
 from .refold import loads_of, memory_order, order_in_memory
 from .values import (
+    BLOCK,
     FEW,
     SHORT,
+    VECTOR,
     At,
     Fold,
     Load,
@@ -47,6 +49,8 @@ class Root:
         The folds whose results are used.
     apart : dict
         Those of them that are read at other indices than the loops', and which of their axes.
+    abreast : bool
+        Whether strips are of rows, along which it goes.
     """
 
     of: Store | Fold
@@ -54,6 +58,7 @@ class Root:
     over: frozenset[str]
     needs: tuple[Fold, ...]
     apart: dict[Value, frozenset[str]]
+    abreast: bool = False
 
     @property
     def fold(self) -> Fold:
@@ -77,7 +82,7 @@ class Root:
     @property
     def merges(self) -> bool:
         """Whether it is a fold whose parts may be folded apart, and merged."""
-        return isinstance(self.of, Fold) and self.of.program.lanes and not isinstance(self.of, Scan)
+        return isinstance(self.of, Fold) and self.of.merges
 
     @property
     def by_rows(self) -> bool:
@@ -100,7 +105,7 @@ def roots(spec: Specialized) -> list[Root]:
         if isinstance(value, Fold):
             found.append(Root(value, _fold_order(value, spec, few), frozenset(value.over),
                               _needs(value.args), _apart(value.args)))
-    found = _by_rows(found)
+    found = _abreast(_by_rows(found), spec)
     found = [replace(r, order=_turned(r.order, r.over, short)) if r.merges else r for r in found]
     folds = {r.of: r for r in found}
     for store in spec.stores:
@@ -110,7 +115,8 @@ def roots(spec: Specialized) -> list[Root]:
         inner = {a for n in needs for a in n.over if few.issuperset(n.over)}
         order = (*(a for a in order if a not in inner), *(a for a in order if a in inner))
         for need in needs:  # what a strip computes, the same strip stores
-            kept = tuple(a for a in folds[need].order if a not in need.over)
+            gone = () if isinstance(need, Scan) else need.over
+            kept = tuple(a for a in folds[need].order if a not in gone)
             if {a.rstrip("/") for a in kept} == set(order):
                 order = kept
                 break
@@ -138,8 +144,8 @@ def _few(spec: Specialized) -> frozenset[str]:
     values = walk(roots_of(spec.stores))
     if spec.large or _calls(values):
         return frozenset()
-    folds = [v for v in values if isinstance(v, Fold) and v.program.lanes]
-    bounds = [(f, [spec.between(a) for a in f.over]) for f in folds if not isinstance(f, Scan)]
+    folds = [v for v in values if isinstance(v, Fold) and v.merges]
+    bounds = [(f, [spec.between(a) for a in f.over]) for f in folds]
     return frozenset(a for f, every in bounds for a in f.over
                      if all(low == high for low, high in every)
                      and math.prod(high for _, high in every) <= FEW)
@@ -174,11 +180,36 @@ def _by_rows(found: Sequence[Root]) -> list[Root]:
     return [replace(r, order=(*r.over, r.order[-1])) if r.of in moved else r for r in found]
 
 
+def _abreast(found: list[Root], spec: Specialized) -> list[Root]:
+    """Roots in which what goes along rows, one element after the other, takes several at once.
+
+    So no element waits for the one before, and vectors go along the rows, which lie side by side
+    in buffers.  A single addition is not worth it, nor are cheap ones where buffers are large.
+    With them go folds of what they give, which must not depend on how many rows there are.
+    """
+    moved: dict[Store | Fold, Root] = {}
+    for root in found:
+        if not root.merges or any(n in moved for n in root.needs):
+            moved[root.of] = root
+    ways = {(r.order, r.over) for r in moved.values()}
+    if len(ways) != 1 or any(r.merges and not r.fold.program.exact for r in moved.values()):
+        return found
+    [(order, over)] = ways
+    if len(order) < 2 or over != {order[-1]} or order[-2].endswith("/"):
+        return found
+    (rows, _), (_, length) = (spec.between(a) for a in order[-2:])
+    least = HEAVY if length > BLOCK else 2
+    if rows < VECTOR or all(r.merges or r.fold.program.cost < least for r in moved.values()):
+        return found
+    turned = (*order[:-2], f"{order[-2]}/", order[-1], order[-2])
+    return [replace(r, order=turned, abreast=True) if r.of in moved else r for r in found]
+
+
 def _could_go_by_rows(root: Root) -> bool:
     """Whether a fold goes in strips along all rows of a matrix, and its states may be merged."""
     strip, program = root.order[-1], root.fold.program
     result = program.finish.outputs == program.finish.inputs  # the state itself
-    plain = program.lanes and result and root.fold.initial is None
+    plain = root.merges and result and root.fold.initial is None
     return plain and len(root.over) == 1 and root.order == (f"{strip}/", *root.over, strip)
 
 
@@ -201,6 +232,11 @@ def cost(values: Iterable[Value]) -> int:
     return sum(v.op.cost for v in values if isinstance(v, Op))
 
 
+def open_strip(bound: Sequence[str]) -> str | None:
+    """The axis whose strip is around, but not the loop along it."""
+    return next((b[:-1] for b in bound if b.endswith("/") and b[:-1] not in bound), None)
+
+
 def remaining(root: Root, bound: Sequence[str]) -> tuple[str, ...]:
     """The axes whose loops `root` has yet to enter."""
     return tuple(a for a in root.order if a not in bound)
@@ -209,124 +245,6 @@ def remaining(root: Root, bound: Sequence[str]) -> tuple[str, ...]:
 def next_axis(root: Root, bound: Sequence[str]) -> str | None:
     """The axis whose loop `root` enters next."""
     return next(iter(remaining(root, bound)), None)
-
-
-def same_states(a: Store | Fold, b: Store | Fold) -> bool:
-    """Whether two folds or scans go through the same states, whatever they give of them."""
-    if not isinstance(a, Fold) or not isinstance(b, Fold) or a.program.lanes or b.program.lanes:
-        return False
-    before = ((v.program.combine, v.args, v.over, v.where, getattr(v, "reverse", False))
-              for v in (a, b))
-    return next(before) == next(before)
-
-
-def across(roots_of_loop: Sequence[Root], bound: Sequence[str],
-           operands: Sequence[Operand]) -> list[Load]:
-    """What stores that share two loops read line by line along the outer one."""
-    axes = {remaining(r, bound) for r in roots_of_loop}
-    stores = all(isinstance(r.of, Store) for r in roots_of_loop)
-    strips = any(b.endswith("/") for b in bound)
-    if not stores or strips or len(axes) != 1 or len(outer := next(iter(axes))) != 2:
-        return []
-    found = []
-    inputs = [v for r in roots_of_loop for v in r.inputs()]
-    for value in walk(inputs, lambda v: isinstance(v, Fold)):
-        if isinstance(value, Load) and value.axes.issuperset(outer):
-            layout = operands[value.operand].layout
-            along = value.access[layout.perm[-1]] if layout.perm and layout.unit else None
-            if along is not None and along.terms == ((outer[0], 1),) and along.divisor == 1:
-                found.append(value)
-    return found
-
-
-@dataclass
-class Segment:
-    """Roots that share the loop over `axis`; None: nothing is left to loop over.
-
-    `reverse` is the direction of scans along that axis; None: there are none.
-    """
-
-    axis: str | None
-    reverse: bool | None = None
-    roots: list[Root] = field(default_factory=list)
-
-    def takes(self, root: Root, reverse: bool | None, bound: Sequence[str]) -> bool:
-        """Whether a root, which enters a loop within those over `bound`, may share this one."""
-        if self.axis != next_axis(root, bound):
-            return False
-        merges = {r.merges for r in (root, *self.roots) if self.axis in r.over}
-        if not bound and len(merges) > 1:
-            return False  # at the top, what can be folded in chunks is
-        if self.reverse is None or reverse is not None:
-            return self.reverse == reverse
-        rest = remaining(root, bound)
-        if isinstance(root.of, Store):
-            return any(r.of in root.needs and remaining(r, bound) == rest for r in self.roots)
-        return any(same_states(r.of, root.of) for r in self.roots)
-
-
-def loops(level_roots: Sequence[Root], bound: tuple[str, ...]) -> list[Segment]:
-    """The loops of one level: each root enters the first loop that it can."""
-    found: list[Segment] = []
-    place: dict[Fold, int] = {}
-    for root in level_roots:
-        axis = next_axis(root, bound)
-        reverse = root.of.reverse if isinstance(root.of, Scan) and axis in root.over else None
-        earliest = 0
-        for need in root.needs:
-            if need not in place:
-                continue  # done outside
-            at = place[need]
-            if axis is not None and axis.rstrip("/") in root.apart.get(need, ()):
-                shares = False
-            elif axis is None or axis in need.over:  # here it ends
-                shares = isinstance(need, Scan) and found[at].takes(root, reverse, bound)
-            else:
-                shares = found[at].axis == axis
-            earliest = max(earliest, at if shares else at + 1)
-        for k in range(earliest, len(found)):
-            if found[k].takes(root, reverse, bound):
-                break
-        else:
-            k = len(found)
-            found.append(Segment(axis, reverse))
-        found[k].roots.append(root)
-        if isinstance(root.of, Fold):
-            place[root.of] = k
-    return found
-
-
-def carried(wanted: Sequence[Value], late: Mapping[Fold, Collection[Fold]],
-            known: Mapping[Value, Fold | None]) -> dict[Value, Fold]:
-    """What has to outlive the loops in which the folds in `late` end, for `wanted` values.
-
-    These are the largest values that can be computed there: `late` tells which folds each of its
-    folds could use, `known` what is in buffers, or will be when a fold ends.  Every value comes
-    with the fold that it has to wait for.
-    """
-    waits: dict[Value, Fold | None] = {}  # of what can be computed there
-    found: dict[Value, Fold] = {}
-    for value in walk(wanted, lambda v: isinstance(v, Fold) or v in known):
-        if isinstance(value, At) and waits.get(value.fold):
-            found[value.fold] = value.fold  # type: ignore[assignment]
-        if isinstance(value, (At, Scan)):
-            continue  # in buffers of their own, which may not be complete there
-        if value in known:
-            waits[value] = known[value]
-        elif isinstance(value, Fold):
-            if value in late:
-                waits[value] = value
-        else:
-            folds = {f for a in value.args if (f := waits.get(a))}
-            last = next((f for f in folds & late.keys()
-                         if all(g in late[f] for g in folds - {f})), None)
-            if all(a in waits for a in value.args) and (
-                    not folds or last is not None and value.axes <= last.axes):
-                waits[value] = last
-            else:
-                found.update((a, f) for a in value.args if (f := waits.get(a)))
-    found.update((v, f) for v in wanted if (f := waits.get(v)))
-    return {v: f for v, f in found.items() if v not in known}
 
 
 def _needs(values: Iterable[Value]) -> tuple[Fold, ...]:
@@ -360,11 +278,9 @@ def _fold_order(fold: Fold, spec: Specialized, few: frozenset[str]) -> tuple[str
     memory = order_in_memory(loads, spec.operands)
     axes = [*memory, *(a for a in spec.axes if a not in memory)]
     kept = [a for a in axes if a in fold.axes and a not in fold.over]
-    over = [a for a in axes if a in fold.over] if fold.program.lanes else list(fold.over)
-    if isinstance(fold, Scan):
-        return (*kept, *over)
+    over = [a for a in axes if a in fold.over] if fold.merges else list(fold.over)
     strip = _strip_axis(loads, spec.operands, kept, over)
-    if strip is None or few.issuperset(over):
+    if strip is None or fold.merges and few.issuperset(over):
         return (*kept, *over)
     return (*(a for a in kept if a != strip), f"{strip}/", *over, strip)
 

@@ -31,23 +31,14 @@ from .nest import (
     names_made,
     names_used,
 )
-from .order import (
-    HEAVY,
-    Root,
-    Segment,
-    across,
-    carried,
-    cost,
-    loops,
-    next_axis,
-    remaining,
-    roots,
-    same_states,
-)
+from .order import HEAVY, Root, cost, next_axis, open_strip, remaining, roots
 from .scope import Scope
+from .sharing import Segment, across, carried, loops, same_states
 from .specialize import lines
 from .stages import stages
 from .values import (
+    ZERO,
+    Access,
     At,
     Fold,
     Load,
@@ -214,7 +205,8 @@ class _Scheduler(Folding):
                 continue
             here = segment.axis is None or segment.axis in root.over  # where this level ends it
             if isinstance(fold, Scan):
-                self.plan(fold, fold.over if here else fold.axes, shared)
+                self.plan(fold, fold.over if here else fold.axes, shared,
+                          open_strip(bound) if here else None)
                 continue
             if not here or (shared and not self.same_phase(segment, later, fold)):
                 late[fold] = self.uses[fold]
@@ -245,14 +237,14 @@ class _Scheduler(Folding):
         if loads:  # in the caches they need no such care
             self.tiles(segment, loads, bound, scope)
             return
-        strip = next((b[:-1] for b in bound if b.endswith("/") and b[:-1] not in bound), None)
+        strip = open_strip(bound)
         scope.hoist([v for r in segment.roots for v in r.inputs()], frozenset(bound),
                     strip if axis != strip else None)
         if axis.endswith("/"):
             self.strip(segment, bound, scope)
             return
         starting = [r for r in segment.roots if axis in r.over and r.of not in self.states]
-        merged = [r for r in starting if r.fold.program.lanes and not isinstance(r.of, Scan)]
+        merged = [r for r in starting if r.merges]
         for k, root in enumerate(starting):
             if root not in merged:
                 twin = next((r.fold for r in starting[:k] if same_states(r.of, root.of)), None)
@@ -289,7 +281,7 @@ class _Scheduler(Folding):
         if not cut:
             return scope
         loop.kind = "parallel strip" if loop.kind == "parallel" else "strip"
-        loop.independent, loop.stages = False, True
+        loop.independent, loop.length = False, "STAGE"
         for values in cut:
             scope.rows(values, loop.axis)
         last = Loop(loop.axis, "lane", [], independent=True)
@@ -327,4 +319,43 @@ class _Scheduler(Folding):
         kind = "strip" if bound else "parallel strip"
         loop = Loop(segment.axis[:-1], kind, [])
         scope.body.append(loop)
-        self.level(segment.roots, (*bound, segment.axis), scope.inside(loop.body))
+        inside = scope.inside(loop.body)
+        if any(r.abreast for r in segment.roots):
+            loop.length = "ABREAST"
+            back = self.abreast(segment.roots, loop.axis, inside)
+        else:
+            back = []
+        self.level(segment.roots, (*bound, segment.axis), inside)
+        loop.body += back
+
+    def abreast(self, abreast: Sequence[Root], strip: str, scope: Scope) -> list[Statement]:
+        """Put the rows of a strip side by side; what puts results back where they belong."""
+        along = abreast[0].order[-2]
+
+        def lies(operand: int, access: Access) -> bool:
+            layout = self.spec.operands[operand].layout
+            last = access[layout.perm[-1]] if layout.perm and layout.unit else ZERO
+            return last.terms == ((along, 1),) and any(at.axis == strip for at in access)
+
+        for load in walk(v for r in abreast for v in r.args):
+            if isinstance(load, Load) and load not in scope.known and (
+                    lies(load.operand, load.access)):
+                rows = self.side_by_side(load.operand, load.dtype, along, strip)
+                copy = Loop(along, "serial", [Assign(rows, load)], independent=True)
+                scope.body.append(Loop(strip, "turned", [copy]))
+                scope.known[load] = replace(rows, axes=load.axes)
+        back: list[Statement] = []
+        for store in (r.of for r in abreast):
+            if isinstance(store, Store) and store.mode == "write" and store.mask is None and (
+                    lies(store.operand, store.access)):
+                rows = self.side_by_side(store.operand, store.value.dtype, along, strip)
+                copy = Loop(along, "serial", [Write(
+                    store.operand, store.access, rows, store.mode, None)], independent=True)
+                back.append(Loop(strip, "turned", [copy]))
+                self.aside[store] = rows
+        return back
+
+    def side_by_side(self, operand: int, dtype: np.dtype, along: str, strip: str) -> Element:
+        """A buffer for the rows of a strip."""
+        name = f"{self.spec.operands[operand].name}_rows"
+        return self.buffer(name, dtype, (along,), False, strip)

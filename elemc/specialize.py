@@ -20,6 +20,7 @@ from .values import (
     FEW,
     LONGEST,
     SHORT,
+    VECTOR,
     ZERO,
     Fold,
     Load,
@@ -142,10 +143,11 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
 
     Rows of at most `SHORT` elements are loops that the compiler unrolls, if it knows how long they
     are; folds of rows of at most `BLOCK` elements need no tree.  So are folds of at most `FEW`.
+    What cannot be merged minds whether there are `VECTOR` rows.
     """
     found: Bounds = {}
     values = walk(roots_of(spec.stores))
-    folded = {a for v in values if isinstance(v, Fold) and v.program.lanes for a in v.over}
+    folded = {a for v in values if isinstance(v, Fold) for a in v.over}
     accesses = [(s.operand, s.access) for s in spec.stores]
     accesses += [(v.operand, v.access) for v in values if isinstance(v, Load)]
     if len(spec.axes) < 2 or any(sizes[e] == 0 for every in spec.axes.values() for e in every):
@@ -173,6 +175,12 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
             every = [e for a in value.over for e in spec.axes[a]]
             if math.prod(sizes[e] for e in every) <= FEW:
                 found |= {e: (sizes[e], sizes[e]) for e in every}
+        if isinstance(value, Fold) and not value.merges:  # a few rows do not go abreast
+            for extents in (spec.axes[a] for a in value.arg.axes.difference(value.over)):
+                long = [e for e in extents if sizes[e] >= VECTOR][:1]
+                for e in extents:
+                    found.setdefault(e, (VECTOR, LONGEST) if e in long else
+                                     (1, LONGEST if long else VECTOR - 1))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,8 @@ class Statements(FoldLoops):
         k = self.digit[item.axis]
         if item.kind == "turned" and (call := self.turned(item)):
             return {"kind": "call", "text": call}
+        if item.kind == "turned" and item.axis not in self.within:  # rows of a strip
+            item = replace(item, kind="lane")
         if item.kind.endswith("tiles"):
             return self.tiles(item, *((begin, end) if item.kind.startswith("parallel") else
                                       self.bounds(item.axis)))
@@ -143,8 +146,10 @@ class Statements(FoldLoops):
         if item.independent:
             self.macros |= {"INDEPENDENT"} | ({"ROLLED"} if view["rolled"] else set())
         if item.kind.endswith("strip"):
-            self.strip = "STAGE" if item.stages else "STRIP"
+            self.strip = item.length
             self.macros.add(self.strip)
+            for buffer in (b for b in self.kernel.buffers if b.strip):
+                self.need_strip(buffer.dtype, 8)
             view |= {"kind": "strip", "most": self.strip}
         outer, self.mentioned = self.mentioned, set()
         self.line = {w.operand: f"{self.kernel.operands[w.operand].name}_line[i{k} - b{k}]"
@@ -192,25 +197,35 @@ class Statements(FoldLoops):
                 "stop": stop, "body": body, "copied": copied}
 
     def turned(self, item: Loop) -> str:
-        """The call that copies lines into a tile, blocks at a time; "" if they need conversion."""
-        [copy] = (s for s in statements([item]) if isinstance(s, Assign))
-        tile, load = copy.target, copy.value
-        assert isinstance(tile, Element) and isinstance(load, Load)
-        operand = self.kernel.operands[load.operand]
-        plain = operand.storage == "native" and operand.dtype == load.dtype and load.guard is None
-        if not plain or load.dtype.kind not in "fiu" or load.dtype.itemsize not in (4, 8):
+        """The call that copies lines that lie across; "" if their elements need conversion."""
+        [copy] = (s for s in statements([item]) if isinstance(s, (Assign, Write)))
+        out = isinstance(copy, Write)
+        here, there = (copy.value, copy) if isinstance(copy, Write) else (copy.target, copy.value)
+        assert isinstance(here, Element) and isinstance(there, (Load, Write))
+        operand = self.kernel.operands[there.operand]
+        plain = operand.storage == "native" and operand.dtype == here.dtype and not (
+            isinstance(there, Load) and there.guard)
+        if not plain or here.dtype.kind not in "fiu" or here.dtype.itemsize not in (4, 8):
             return ""
-        function = f"turn_{ctype(load.dtype).suffix}"
+        function, size = f"turn_{ctype(here.dtype).suffix}", here.dtype.itemsize
         self.helpers[function] = None
-        ends = {axis: self.bounds(axis) for axis in tile.dims}
+        [line] = (s.axis for s in item.body if isinstance(s, Loop))
+        ends = {axis: self.bounds(axis) for axis in (line, item.axis)}
+        lengths = {axis: f"{end} - {begin}" if begin != "0" else end
+                   for axis, (begin, end) in ends.items()}
+        own = f"&{here.name}[0][0], (TILE + PAD) * {size}"
+        if here.at != "tile":  # a strip of rows
+            ends[item.axis] = f"b{self.digit[item.axis]}", ""
+            lengths[item.axis] = f"w{self.digit[item.axis]}"
+            own = f"{here.name}, {self.strip} * {size}"
         before, self.instead = self.instead, {
             **self.instead, **{axis: begin for axis, (begin, _) in ends.items()}}
-        use = self.use(load.operand, load.access)
-        start = self.offset(use)
+        use = self.use(there.operand, there.access, written=out)
+        other = f"{use.base}_p + {self.offset(use)}, {use.strides[item.axis]}"
         self.instead = before
-        sizes = ", ".join(f"{end} - {begin}" for begin, end in ends.values())
-        return (f"{function}(&{tile.name}[0][0], {use.base}_p + {start}, "
-                f"{use.strides[item.axis]}, {sizes})")
+        if out:
+            return f"{function}({other}, {own}, {lengths[item.axis]}, {lengths[line]})"
+        return f"{function}({own}, {other}, {lengths[line]}, {lengths[item.axis]})"
 
     def lines(self, item: Loop, k: int) -> dict[str, Any]:
         """What is written a block at a time in a loop over axis number `k`."""

@@ -36,6 +36,7 @@ from .ops import INTEGRAL, OPS
 SELECT = OPS["where"]
 SHORT = 16  # elements of a row that are so few that their number is worth knowing
 FEW = 8  # elements that the compiler folds without a loop, while vectors go along other axes
+VECTOR = 8  # elements from which on a short row is worth vectors
 BLOCK = 4096  # elements of a row between two steps of its tree
 LONGEST = 2**63 - 1
 
@@ -188,6 +189,11 @@ class Fold(Value):
     where: Value | None
 
     @property
+    def merges(self) -> bool:
+        """Whether parts may be folded apart, and merged."""
+        return bool(self.program.lanes)
+
+    @property
     def args(self) -> tuple[Value, ...]:
         """The values this one is computed from."""
         return tuple(v for v in (self.arg, self.initial, self.where) if v is not None)
@@ -205,6 +211,11 @@ class Scan(Fold):
     exclusive: bool = False
     more: tuple[Value, ...] = ()
     states: tuple[Value, ...] = ()
+
+    @property
+    def merges(self) -> bool:
+        """Every element waits for the one before."""
+        return False
 
     @property
     def args(self) -> tuple[Value, ...]:

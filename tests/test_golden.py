@@ -59,6 +59,9 @@ KERNELS = {
     "user_fold": ([x], ec.accumulate(horner, x, axis=1), {},
                   lambda x: np.array([np.polyval(r, 2) for r in x]), 40),
     "first_element": ([x], ec.accumulate(last, x, axis=1), {}, lambda x: x[:, 0], 45),
+    "running_columns": ([x], ec.cumsum(x, 0), {}, lambda x: x.cumsum(0), 40),
+    "recurrence": ([x], ec.scan(horner, x, 1), {},
+                   lambda x: np.array([[np.polyval(r[:k], 2) for k in range(1, r.size + 1)] for r in x]), 110),
     "two_modes": ([x, y], [x + y, x * y], {"mode": ["broadcast", PRODUCT]},
                   lambda x, y: (x + y, x.sum(0) * y), 120),
     "half": ([h], h * h + 1, {}, lambda h: h * h + np.float16(1), 100),
@@ -75,7 +78,7 @@ KERNELS = {
 
 
 # What kernels with known sizes are dumped for.
-SIZED = {"sum_columns_of_3": [np.ones((2000, 3))]}
+SIZED = {"sum_columns_of_3": [np.ones((2000, 3))], "recurrence": [np.ones((64, 64))]}
 
 
 def function(name):

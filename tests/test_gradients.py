@@ -267,7 +267,7 @@ def test_users_adjoint_and_initial_value():
 def test_the_loops_of_a_users_accumulator():
     """One row forward, one back, and a buffer of one row between them, only if it is needed."""
     g = ec.grad(lambda x: ec.accumulate(USERS[1][0], x, axis=1).sum())
-    g(X)
+    g(X)  # few rows, that are not taken side by side
     [kernel] = g.specializations
     assert [len(places) for places, *_ in kernel.bindings.buffers] == [1]
     g = ec.grad(lambda x: ec.accumulate(USERS[0][0], x, axis=1).sum())

@@ -1,0 +1,128 @@
+"""Which outputs and folds share a loop, and what of a loop has to outlive it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .layout import Operand
+from .order import Root, next_axis, remaining
+from .values import At, Fold, Load, Scan, Store, Value, walk
+
+
+def same_states(a: Store | Fold, b: Store | Fold) -> bool:
+    """Whether two folds or scans go through the same states, whatever they give of them."""
+    if not isinstance(a, Fold) or not isinstance(b, Fold) or a.program.lanes or b.program.lanes:
+        return False
+    before = ((v.program.combine, v.args, v.over, v.where, getattr(v, "reverse", False))
+              for v in (a, b))
+    return next(before) == next(before)
+
+
+def across(roots_of_loop: Sequence[Root], bound: Sequence[str],
+           operands: Sequence[Operand]) -> list[Load]:
+    """What stores that share two loops read line by line along the outer one."""
+    axes = {remaining(r, bound) for r in roots_of_loop}
+    stores = all(isinstance(r.of, Store) for r in roots_of_loop)
+    strips = any(b.endswith("/") for b in bound)
+    if not stores or strips or len(axes) != 1 or len(outer := next(iter(axes))) != 2:
+        return []
+    found = []
+    inputs = [v for r in roots_of_loop for v in r.inputs()]
+    for value in walk(inputs, lambda v: isinstance(v, Fold)):
+        if isinstance(value, Load) and value.axes.issuperset(outer):
+            layout = operands[value.operand].layout
+            along = value.access[layout.perm[-1]] if layout.perm and layout.unit else None
+            if along is not None and along.terms == ((outer[0], 1),) and along.divisor == 1:
+                found.append(value)
+    return found
+
+
+@dataclass
+class Segment:
+    """Roots that share the loop over `axis`; None: nothing is left to loop over.
+
+    `reverse` is the direction of scans along that axis; None: there are none.
+    """
+
+    axis: str | None
+    reverse: bool | None = None
+    roots: list[Root] = field(default_factory=list)
+
+    def takes(self, root: Root, reverse: bool | None, bound: Sequence[str]) -> bool:
+        """Whether a root, which enters a loop within those over `bound`, may share this one."""
+        if self.axis != next_axis(root, bound):
+            return False
+        merges = {r.merges for r in (root, *self.roots) if self.axis in r.over}
+        if not bound and len(merges) > 1:
+            return False  # at the top, what can be folded in chunks is
+        if self.reverse is None or reverse is not None:
+            return self.reverse == reverse
+        rest = remaining(root, bound)
+        if isinstance(root.of, Store):
+            return any(r.of in root.needs and remaining(r, bound) == rest for r in self.roots)
+        return any(same_states(r.of, root.of) for r in self.roots)
+
+
+def loops(level_roots: Sequence[Root], bound: tuple[str, ...]) -> list[Segment]:
+    """The loops of one level: each root enters the first loop that it can."""
+    found: list[Segment] = []
+    place: dict[Fold, int] = {}
+    for root in level_roots:
+        axis = next_axis(root, bound)
+        reverse = root.of.reverse if isinstance(root.of, Scan) and axis in root.over else None
+        earliest = 0
+        for need in root.needs:
+            if need not in place:
+                continue  # done outside
+            at = place[need]
+            if axis is not None and axis.rstrip("/") in root.apart.get(need, ()):
+                shares = False
+            elif axis is None or axis in need.over:  # here it ends
+                shares = isinstance(need, Scan) and found[at].takes(root, reverse, bound)
+            else:
+                shares = found[at].axis == axis
+            earliest = max(earliest, at if shares else at + 1)
+        for k in range(earliest, len(found)):
+            if found[k].takes(root, reverse, bound):
+                break
+        else:
+            k = len(found)
+            found.append(Segment(axis, reverse))
+        found[k].roots.append(root)
+        if isinstance(root.of, Fold):
+            place[root.of] = k
+    return found
+
+
+def carried(wanted: Sequence[Value], late: Mapping[Fold, Collection[Fold]],
+            known: Mapping[Value, Fold | None]) -> dict[Value, Fold]:
+    """What has to outlive the loops in which the folds in `late` end, for `wanted` values.
+
+    These are the largest values that can be computed there: `late` tells which folds each of its
+    folds could use, `known` what is in buffers, or will be when a fold ends.  Every value comes
+    with the fold that it has to wait for.
+    """
+    waits: dict[Value, Fold | None] = {}  # of what can be computed there
+    found: dict[Value, Fold] = {}
+    for value in walk(wanted, lambda v: isinstance(v, Fold) or v in known):
+        if isinstance(value, At) and waits.get(value.fold):
+            found[value.fold] = value.fold  # type: ignore[assignment]
+        if isinstance(value, (At, Scan)):
+            continue  # in buffers of their own, which may not be complete there
+        if value in known:
+            waits[value] = known[value]
+        elif isinstance(value, Fold):
+            if value in late:
+                waits[value] = value
+        else:
+            folds = {f for a in value.args if (f := waits.get(a))}
+            last = next((f for f in folds & late.keys()
+                         if all(g in late[f] for g in folds - {f})), None)
+            if all(a in waits for a in value.args) and (
+                    not folds or last is not None and value.axes <= last.axes):
+                waits[value] = last
+            else:
+                found.update((a, f) for a in value.args if (f := waits.get(a)))
+    found.update((v, f) for v in wanted if (f := waits.get(v)))
+    return {v: f for v, f in found.items() if v not in known}

@@ -1,0 +1,163 @@
+"""What goes along an axis one element after the other: several rows of it at once, side by side."""
+
+import numpy as np
+import pytest
+
+import elemc as ec
+
+from .helpers import assert_same_bits
+
+RNG = np.random.default_rng(0)
+FEW = 7  # rows that go one by one
+
+DECAY = ec.Accumulator("decay", 0.0, lambda a, v: a * 0.75 + v)
+MEAN = ec.Accumulator("mean_so_far", (0.0, 0.0), lambda n, m, v: (n + 1, m + (v - m) / (n + 1)),
+                      finish=lambda n, m: m)
+LATEST = ec.Accumulator("latest", None, lambda a, v: np.where(v > 0, v, a + 0 * v))
+CELL = ec.Accumulator("cell", 0.0, lambda a, v: np.tanh(a * 0.5 + v))
+COUNT = ec.Accumulator("count", 0, lambda a, v: a * 3 + v)
+
+FUNCTIONS = {
+    "scan": lambda x: ec.scan(DECAY, x, 1),
+    "back": lambda x: ec.scan(DECAY, x, 1, reverse=True, exclusive=True) * 2 + x,
+    "both": lambda x: ec.scan(MEAN, x, 1) * ec.scan(DECAY, x * x, 1, reverse=True),
+    "nested": lambda x: ec.scan(DECAY, ec.scan(CELL, x, 1), 1, reverse=True),
+    "fold": lambda x: ec.accumulate(MEAN, x, axis=1),
+    "fold and scan": lambda x: ec.scan(CELL, x, 1) - ec.accumulate(DECAY, x, axis=1)[:, None],
+    "folded": lambda x: (ec.scan(DECAY, x, 1) ** 2).sum(axis=1),
+    "greatest": lambda x: ec.scan(DECAY, x, 1).max(axis=1),
+    "normalised": lambda x: ec.scan(DECAY, x / (1 + abs(x).sum(axis=1, keepdims=True)), 1),
+    "first": lambda x: ec.scan(LATEST, x, 1),
+    "logarithm": lambda x: ec.logcumsumexp(x, 1),
+    "shifted": lambda x: ec.scan(DECAY, x, 1)[:, 1:] - x[:, :-1],
+    "gradient": ec.grad(lambda x: (ec.scan(CELL, x, 1) ** 2).sum()),
+    "gradient of a fold": ec.grad(lambda x: (ec.accumulate(MEAN, x * x, axis=1) ** 2).sum()),
+    "two": lambda x: (ec.scan(DECAY, x, 1), ec.accumulate(DECAY, x, axis=1)),
+}
+
+
+def in_parts(f, x):
+    """The results of a few rows at a time."""
+    parts = [f(x[k:k + FEW]) for k in range(0, len(x), FEW)]
+    if isinstance(parts[0], tuple):
+        return tuple(map(np.concatenate, zip(*parts, strict=True)))
+    return np.concatenate(parts)
+
+
+def same(got, want, check=assert_same_bits):
+    if isinstance(want, tuple):
+        for one, other in zip(got, want, strict=True):
+            check(one, other)
+    else:
+        check(got, want)
+
+
+def close(got, want):
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_as_few_rows_at_a_time(name):
+    f = ec.compile(FUNCTIONS[name])
+    for rows in (8, 15, 16, 33, 70):
+        for length in (1, 5, 8, 37, 100):
+            x = RNG.normal(size=(rows, length))
+            want = in_parts(f, x)
+            same(f(x), want)
+            same(f(x), want)  # now through the call path in C
+            if length == 37:  # vectors go along rows that are next to each other in memory
+                same(f(np.asfortranarray(x)), want, close)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "i1", "i4", "i8", "u2", "c8", "c16", ">f8", ">i4"])
+def test_dtypes(dtype):
+    f = ec.compile(lambda x: (ec.scan(COUNT, x, 1), ec.accumulate(COUNT, x, axis=1)))
+    x = (RNG.normal(size=(37, 21)) * 9).astype(dtype)
+    with np.errstate(over="ignore"):
+        same(f(x), in_parts(f, x))
+
+
+def test_layouts():
+    f = ec.compile(lambda x, y: ec.scan(DECAY, x * y, 1))
+    x, y = RNG.normal(size=(2, 40, 60))
+    want = in_parts(lambda t: f(t, np.ones(60)), x * y)
+    wide = RNG.normal(size=(40, 120))
+    wide[:, ::2] = x
+    unaligned = np.frombuffer(b"." + x.tobytes(), np.uint8)[1:].view(float).reshape(x.shape)
+    for a in (x, x[::-1][::-1], wide[:, ::2], np.asfortranarray(x), unaligned,
+              x[:, ::-1].copy()[:, ::-1], x.astype(">f8")):
+        for b in (y, np.asfortranarray(y), y[:, ::-1].copy()[:, ::-1]):
+            same(f(a, b), want)
+            out = np.empty((40, 120))[:, ::2]
+            same(f(a, b, out=out), want)
+            out = np.empty((60, 40)).T
+            same(f(a, b, out=out), want)
+    same(f(x, y[0]), f(x, np.tile(y[0], (40, 1))))
+    same(f(x, y[:, :1]), f(x, np.tile(y[:, :1], (1, 60))))
+
+
+def test_outputs():
+    f = ec.compile(lambda x: ec.scan(DECAY, x, 1))
+    x = RNG.normal(size=(40, 60))
+    want = f(x)
+    held = np.ones_like(x)
+    same(f(x, out=held, req="add"), 1 + want)
+    held, mask = np.zeros_like(x), x > 0
+    f(x, out=held, where=mask)
+    same(held, np.where(mask, want, 0))
+    held = x.copy()
+    f(held, out=held)
+    same(held, want)
+    memory = np.zeros((41, 60))
+    memory[:40] = x
+    f(memory[:40], out=memory[1:])
+    same(memory[1:], want)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_any_number_of_threads(threads):
+    f = ec.compile(lambda x: ec.scan(CELL, x, 2))
+    x = RNG.normal(size=(3, 211, 501))
+    rows = ec.compile(lambda x: ec.scan(CELL, x, 1))
+    want = np.stack([in_parts(rows, part) for part in x])
+    before = ec.get_num_threads()
+    ec.set_num_threads(threads)
+    try:
+        same(f(x), want)
+    finally:
+        ec.set_num_threads(before)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("shape", [(9, 2000), (300, 3), (70, 130), (5, 6, 7)])
+def test_along_an_outer_axis(axis, shape):
+    """There vectors go along the axis that is innermost in memory."""
+    x = RNG.normal(size=shape)
+    for fn in (np.cumsum, np.cumprod, np.maximum.accumulate):
+        same(ec.compile(lambda x, fn=fn: fn(x, axis=axis))(x), fn(x, axis=axis))
+    f = ec.compile(lambda x: ec.scan(MEAN, x, axis, reverse=True) + ec.scan(DECAY, x, axis))
+    g = ec.compile(lambda x: ec.scan(MEAN, x, -1, reverse=True) + ec.scan(DECAY, x, -1))
+    lines = np.moveaxis(x, axis, -1)
+    want = np.moveaxis(in_parts(g, np.ascontiguousarray(lines)), -1, axis)
+    same(f(x), want)
+    for loss in (lambda x, axis: (ec.scan(CELL, x, axis) * np.exp(x)).sum(),
+                 lambda x, axis: (ec.accumulate(MEAN, x * x, axis=axis) ** 2).sum()):
+        gradient = ec.grad(lambda x, loss=loss: loss(x, axis))
+        by_lines = ec.grad(lambda x, loss=loss: loss(x, -1))
+        want = np.moveaxis(by_lines(np.ascontiguousarray(lines)), -1, axis)
+        close(gradient(x), want)
+
+
+def test_the_loops():
+    """Strips of rows lie side by side where a step takes more than an addition, and are not few."""
+    f = ec.compile(lambda x: ec.scan(DECAY, x, 1))
+    many, few = RNG.normal(size=(64, 64)), RNG.normal(size=(7, 64))
+    assert "ABREAST" in f.dump(many)
+    assert "ABREAST" not in f.dump(few)
+    assert "ABREAST" not in f.dump(RNG.normal(size=(64, 5000)))
+    assert "ABREAST" not in ec.compile(lambda x: np.cumsum(x, 1)).dump(many)
+    assert "STRIP" in ec.compile(lambda x: np.cumsum(x, 0)).dump(many)
+    assert "ABREAST" not in ec.compile(FUNCTIONS["folded"]).dump(many)
+    assert all("ABREAST" in ec.compile(FUNCTIONS[name]).dump(many)
+               for name in ("both", "nested", "fold and scan", "greatest", "normalised", "gradient"))
+    assert "ABREAST" in ec.compile(lambda x: ec.scan(CELL, x, 1)).dump(RNG.normal(size=(64, 5000)))
