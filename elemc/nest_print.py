@@ -193,4 +193,5 @@ def _operand(operand: Operand) -> str:
 
 def _buffer(buffer: Buffer) -> str:
     kind = "shared" if buffer.shared else "private"
-    return f"buffer {buffer.name}: {buffer.dtype} per {', '.join(buffer.axes) or 'call'}, {kind}"
+    per = ", ".join((*buffer.axes, *(("element of a strip",) if buffer.strip else ()))) or "call"
+    return f"buffer {buffer.name}: {buffer.dtype} per {per}, {kind}"

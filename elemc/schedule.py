@@ -195,7 +195,7 @@ class _Scheduler(Folding):
     def buffer_late(self, segment: Segment, later: Sequence[Segment], bound: tuple[str, ...],
                     shared: bool) -> None:
         """Give buffers to what folds of `segment`, which end inside its loop, decide elsewhere."""
-        users = [r for s in later for r in s.roots]
+        users, strip = [r for s in later for r in s.roots], open_strip(bound)
         wanted = {n for r in users for n in r.needs}
         late: dict[Fold, frozenset[Fold]] = {}
         for root in segment.roots:
@@ -205,18 +205,17 @@ class _Scheduler(Folding):
                 continue
             here = segment.axis is None or segment.axis in root.over  # where this level ends it
             if isinstance(fold, Scan):
-                self.plan(fold, fold.over if here else fold.axes, shared,
-                          open_strip(bound) if here else None)
+                self.plan(fold, fold.over if here else fold.axes, shared, strip if here else None)
                 continue
             if not here or (shared and not self.same_phase(segment, later, fold)):
                 late[fold] = self.uses[fold]
-        strips = {b.rstrip("/") for b in bound}
+        around = {b.rstrip("/") for b in bound}
         values = [a for r in users for v in (r, *self.waiting.get(r.of, ())) for a in v.args]
         pending = {v: f for f, every in self.waiting.items() if isinstance(f, Fold) for v in every}
         known: dict[Value, Fold | None] = {
             v: None if v in self.buffered else pending.get(v) for v in self.planned}
         for value, last in carried(values, late, known).items():
-            self.plan(value, value.axes - strips, shared)
+            self.plan(value, value.axes - around, shared, strip if strip in value.axes else None)
             self.waiting.setdefault(last, []).append(value)
 
     def same_phase(self, segment: Segment, later: Sequence[Segment], fold: Fold) -> bool:

@@ -131,3 +131,16 @@ def test_what_waits_for_folds_that_end_in_different_loops(order):
     turned = np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
     for got, want in zip(ec.vjp(ratio)(turned, y, g), ec.vjp(ratio)(x, y, g), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+def test_what_waits_within_a_strip(dtype):
+    """A row's folds that end before another fold does, for every element of the strip."""
+    x = RNG.normal(size=(2, 33, 2, 2, 2)).astype("float64")
+    x = x[..., 0].astype(dtype) if dtype == "float64" else x.view("complex128")[..., 0].astype(dtype)
+
+    def distances(x):
+        least = np.fmin.reduce(np.fmin.reduce(x, axis=3), axis=0)
+        return np.exp(least - least.max(axis=1, keepdims=True))
+
+    np.testing.assert_allclose(ec.compile(distances)(x), distances(x), rtol=1e-5)
