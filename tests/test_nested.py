@@ -136,7 +136,7 @@ def test_what_waits_for_folds_that_end_in_different_loops(order):
 @pytest.mark.parametrize("dtype", ["float64", "complex64"])
 def test_what_waits_within_a_strip(dtype):
     """A row's folds that end before another fold does, for every element of the strip."""
-    x = RNG.normal(size=(2, 33, 2, 2, 2)).astype("float64")
+    x = np.random.default_rng(0).normal(size=(2, 33, 2, 2, 2))
     x = x[..., 0].astype(dtype) if dtype == "float64" else x.view("complex128")[..., 0].astype(dtype)
 
     def distances(x):
