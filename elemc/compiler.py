@@ -31,7 +31,7 @@ from .order import HEAVY
 from .schedule import schedule
 from .simplify import simplify
 from .specialize import Signature, specialize
-from .values import Load, Op, Specialized, roots_of, walk
+from .values import Fold, Load, Op, Specialized, roots_of, walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ def flags_of(spec: Specialized, contract: bool,
     flags = (("-ffp-contract=fast",) if contract else ()) + (
         ("-fassociative-math", "-fno-signed-zeros") if reassociate else ())
     values = walk(roots_of(spec.stores))
-    is_complex = any(v.dtype.kind == "c" for v in values)
+    is_complex = any(v.dtype.kind == "c" for v in values if isinstance(v, (Op, Fold)))
     heavy = any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values)
     return flags, (("uncontracted",) if is_complex and not contract else ()) + (
         ("full vectors",) if heavy else ())

@@ -24,6 +24,7 @@ from .values import (
     SHORT,
     Access,
     Affine,
+    Convert,
     Extent,
     Fold,
     Literal,
@@ -60,6 +61,7 @@ def refold(spec: Specialized, strict: bool) -> Specialized:
         if not isinstance(value, Fold) or isinstance(value, Scan) or (
                 value.initial is not None or value.where is not None):
             return value
+        value = _counted(value)
         axes = order_in_memory(loads_of(value, spec), spec.operands)
         rows = list(takewhile(value.over.__contains__, reversed(axes)))
         if rows and value.program.nests:
@@ -74,6 +76,16 @@ def refold(spec: Specialized, strict: bool) -> Specialized:
     return replace(spec, stores=rewrite(spec.stores, change, lambda access: access))
 
 
+def _counted(fold: Fold) -> Fold:
+    """Sums of small integers as float64, such as those of means, by integers: none is rounded."""
+    of = fold.arg.arg if isinstance(fold.arg, Convert) else fold.arg
+    sums = fold.program is fold_program(ACCUMULATORS["sum"], fold.arg.dtype)
+    if not sums or fold.dtype != np.float64 or of.dtype.kind not in "biu" or of.dtype.itemsize > 2:
+        return fold
+    program = fold_program(ACCUMULATORS["sum"], INDEX)
+    return replace(fold, arg=Convert(of.axes, INDEX, of), program=program)
+
+
 def _split(fold: Fold, axes: Sequence[str], rows: Sequence[str]) -> Fold:
     """Along rows, then along what is left, if axes that are kept lie in between.
 
@@ -83,8 +95,8 @@ def _split(fold: Fold, axes: Sequence[str], rows: Sequence[str]) -> Fold:
     if not any(a in rest for a in axes[:len(axes) - len(rows)]):
         return fold
     over = tuple(a for a in fold.over if a in rows)
-    return replace(fold, arg=replace(fold, axes=fold.arg.axes.difference(over), over=over),
-                   over=rest)
+    return replace(fold, arg=replace(
+        fold, axes=fold.arg.axes.difference(over), over=over, dtype=fold.program.dtype), over=rest)
 
 
 def _place(fold: Fold, top: Fold, spec: Specialized) -> Fold:
