@@ -196,3 +196,28 @@ def test_integers_have_no_negative_zero(dtype, through):
     for count in (1, 3, 40):
         for got in f(np.full(count, -0.3, dtype)):
             assert not np.signbit(got).any()
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
+def test_integer_quotients(dtype):
+    """Integers are divided as floating-point numbers: right to the last one, at all magnitudes."""
+    info, rng = np.iinfo(dtype), np.random.default_rng(0)
+    ends = [info.min, info.min + 1, info.min + 2, info.max, info.max - 1, info.max // 2, 1, 2, 3, 5, 7, 0]
+    ends += [-1, -2, -3, -7] if info.min else []
+    ends += [sign * (2**k + d) for k in range(info.bits) for d in (-1, 0, 1) for sign in (-1, 1)]
+    ends = np.array([e for e in ends if info.min <= e <= info.max], dtype)
+    many = rng.integers(info.min, info.max, 4000, dtype, endpoint=True) >> rng.integers(
+        0, info.bits, 4000).astype(dtype)
+    x, y = np.meshgrid(np.concatenate([ends, many[:300]]), np.concatenate([ends, many[-300:]]))
+    x, y = np.concatenate([x.ravel(), many]), np.concatenate([y.ravel(), many[::-1]])
+    f = ec.compile(lambda x, y: (x // y, x % y))
+    for got, want in zip(f(x, y), quiet(lambda: (x // y, x % y)), strict=True):
+        assert_same_bits(got, want)
+    near = quiet(lambda: x // np.where(y == 0, 1, y) * y)  # multiples, and their neighbours
+    for a in (near, near + np.array(1, dtype), near - np.array(1, dtype)):
+        for got, want in zip(f(a, y), quiet(lambda a=a: (a // y, a % y)), strict=True):
+            assert_same_bits(got, want)
+    for by in (1, 3, 7, 10, 100, *((-1, -2, -10) if info.min else ())):
+        f = ec.compile(lambda x, by=by: (x // by, x % by))
+        for got, want in zip(f(x), quiet(lambda by=by: (x // by, x % by)), strict=True):
+            assert_same_bits(got, want)

@@ -15,21 +15,19 @@ typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define INDEPENDENT _Pragma("GCC ivdep")
 
-/* the quotient rounded down; 0 if b is 0 */
+/* the quotient rounded down; 0 if b is 0.  Doubles are exact, and have vector divisions. */
 static inline int32_t floor_divide_i32(int32_t a, int32_t b)
 {
-  if (b == 0 || b == -1)
-    return b == 0 ? 0 : -a;
-  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+  const int32_t by = b == 0 || b == -1 ? 1 : b;
+  const int32_t quotient = __builtin_constant_p(b) ? a / by : (int32_t)((double)a / (double)by);
+  const int32_t rest = a - quotient * by, down = quotient - (rest != 0 && (rest < 0) != (by < 0));
+  return b == 0 ? 0 : b == -1 ? -a : down;
 }
 
 /* the remainder with the sign of b; 0 if b is 0 */
 static inline int32_t remainder_i32(int32_t a, int32_t b)
 {
-  if (b == 0 || b == -1)
-    return 0;
-  const int32_t rest = a % b;
-  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  return b ? a - floor_divide_i32(a, b) * b : 0;
 }
 
 int kernel_floor_divide(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
