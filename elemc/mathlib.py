@@ -23,17 +23,20 @@ FUNCTIONS: dict[str, int] = {**dict.fromkeys(_UNARY, 1), **dict.fromkeys(_BINARY
 """Name, without prefix and suffix -> number of arguments."""
 
 # How each function is computed, in double and in single precision: by libmvec, by the scalar
-# libm, in the template itself ("own"), or in double precision and rounded ("double").
+# libm, in vectors here ("vector"), in the template itself ("own"), or in double precision and
+# rounded ("double").
 _WAYS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(FUNCTIONS, ("libmvec", "libmvec")),
-    **dict.fromkeys(("fmod", "nextafter"), ("libm", "libm")),
+    "nextafter": ("libm", "libm"),
+    "fmod": ("vector", "vector"),
     **dict.fromkeys("gamma lgamma digamma polygamma erfinv sinc".split(), ("own", "double")),
 }
 
 # Those that are not left to libmvec where there are 512 bits.
 _AVX512 = "exp expm1 log log1p sinh cosh tanh pow".split()
 
-SIMD: frozenset[str] = frozenset(name for name, ways in _WAYS.items() if "libmvec" in ways)
+SIMD: frozenset[str] = frozenset(
+    name for name, ways in _WAYS.items() if {"libmvec", "vector"} & {*ways})
 """The functions that have vector variants."""
 
 # Those that libm computes well, and those computed in the template.

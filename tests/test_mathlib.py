@@ -8,7 +8,10 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+import elemc as ec
 from elemc import build, mathlib
+
+from .helpers import assert_same_bits
 
 ULPS = 4
 DTYPES = (np.float32, np.float64)
@@ -358,3 +361,24 @@ def test_complex_special_values_are_those_of_numpy(name, dtype):
             g, w = g + 0.0, w + 0.0  # the sign of a zero is an accident of NumPy's divisions
             g, w = np.where(g == 0, 0.0, g), np.where(w == 0, 0.0, w)
         assert_same(g[~tiny], w[~tiny])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_remainders_are_exact(dtype):
+    """Of all magnitudes, of multiples and their neighbours, of subnormal numbers and of specials."""
+    rng = np.random.default_rng(0)
+    f = ec.compile(lambda x, y: (np.fmod(x, y), x % y, x // y))
+    bits = f"u{np.dtype(dtype).itemsize}"
+    cases = [tuple(rng.integers(0, np.iinfo(bits).max, 20_000, bits).view(dtype) for _ in range(2))]
+    cases += [(rng.normal(size=20_000).astype(dtype) * np.array(scale, dtype),
+               rng.normal(size=20_000).astype(dtype)) for scale in (1e-3, 1, 1e6, 1e12, 1e25)]
+    for unit in (0.1, 1e-40, 1e30):
+        y = rng.integers(-50, 50, 20_000).astype(dtype) * np.array(unit, dtype)
+        x = rng.integers(-1000, 1000, 20_000).astype(dtype) * y
+        cases.append((np.nextafter(x, x + y * rng.integers(-1, 2, 20_000).astype(dtype)), y))
+    ends = [0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 2.5, np.finfo(dtype).tiny, np.finfo(dtype).max]
+    cases.append(tuple(v.ravel() for v in np.meshgrid(*[np.array(ends, dtype)] * 2)))
+    with np.errstate(all="ignore"):
+        for x, y in cases:
+            for got, want in zip(f(x, y), (np.fmod(x, y), x % y, x // y), strict=True):
+                assert_same_bits(got, want)
