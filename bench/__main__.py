@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from statistics import geometric_mean
 from typing import Any
 
 THREAD_VARIABLES = (
@@ -32,9 +33,9 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         description="elemc beside NumPy and whichever other packages are installed, in one run.",
     )
     parser.add_argument("what", nargs="?", default="workloads",
-                        choices=["workloads", "overhead", "functions"],
-                        help="workloads (default), the cost of calls and of starting, or the "
-                        "functions of the math library")
+                        choices=["workloads", "overhead", "functions", "survey"],
+                        help="workloads (default), the cost of calls and of starting, the "
+                        "functions of the math library, or expressions against NumPy")
     parser.add_argument("--workloads", metavar="A,B", help="default: all, see --list")
     parser.add_argument("--sizes", default="8,100k,8M",
                         help="elements (default: %(default)s); beyond 8M, such as 32M, only rows "
@@ -173,6 +174,27 @@ def functions(options: argparse.Namespace) -> int:
     return 0
 
 
+def survey(options: argparse.Namespace) -> int:
+    """Print common expressions by how many times as long NumPy takes, the worst first."""
+    from . import report
+    from .survey import times
+
+    document: dict[str, Any] = {"machine": report.machine(options.threads)}
+    for dtype in options.dtype:
+        for size in options.sizes:
+            rows = sorted(times(size, dtype, options.rounds), key=lambda row: row[3].median)
+            mean = geometric_mean(ratio.median for *_, ratio in rows)
+            slower = sum(ratio.median < 1 for *_, ratio in rows)
+            print(f"{dtype}, {size:,} elements: NumPy takes {mean:.2f} times as long in the "
+                  f"geometric mean; {slower} of {len(rows)} below 1")
+            for text, ours, theirs, ratio in rows:
+                print(f"{ratio.median:8.2f} [{ratio.low:.2f}, {ratio.high:.2f}]  {text}  "
+                      f"({ours * 1e3:.3g} ms, {theirs * 1e3:.3g} ms)")
+            document[f"{dtype} {size}"] = {text: ratio.median for text, *_, ratio in rows}
+    write(document, options.json)
+    return 0
+
+
 def sweep(options: argparse.Namespace) -> int:
     """Run random cases; 1 if an answer of elemc's was wrong."""
     from . import report
@@ -215,7 +237,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if options.sweep:
         return sweep(options)
-    return {"overhead": overhead, "functions": functions}.get(options.what, compare)(options)
+    what = {"overhead": overhead, "functions": functions, "survey": survey}
+    return what.get(options.what, compare)(options)
 
 
 if __name__ == "__main__":

@@ -46,14 +46,13 @@ class Closed:
     modes: tuple[str, ...]
     names: tuple[str, ...]
     output_names: tuple[str, ...]
-    strict: bool = True  # whether the compiler rounds as it is written
     _specialized: dict[Signature, Specialized] = field(default_factory=dict)
 
     def specialized(self, signature: Signature) -> Specialized:
         """Stage 4, done once per signature."""
         if signature not in self._specialized:
             self._specialized[signature] = specialize(
-                self.graph, self.extents, signature, self.names, self.output_names, self.strict)
+                self.graph, self.extents, signature, self.names, self.output_names)
         return self._specialized[signature]
 
     @cached_property
@@ -110,12 +109,12 @@ class Compiled:
 
 def close_function(name: str, graph: Graph, order: str, modes: Sequence[str],
                    names: Sequence[str], output_names: Sequence[str],
-                   dtypes: Mapping[Node, np.dtype], strict: bool = True) -> Closed:
+                   dtypes: Mapping[Node, np.dtype]) -> Closed:
     """Stages 1 to 3."""
     closed = simplify(close(graph, order, dtypes))
     every = (*names, *(n.name for n in closed.captured))
     return Closed(name, graph, closed, extents_of(closed), order, tuple(modes), every,
-                  tuple(output_names), strict)
+                  tuple(output_names))
 
 
 def nests(closed: Closed, signature: Signature) -> tuple[Specialized, Kernel]:

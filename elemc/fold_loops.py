@@ -103,7 +103,13 @@ class FoldLoops(Expressions):
 
     def merge(self, fold: LaneFold, a: str, b: str) -> str:
         """The merge expression over the states named `a` and `b`."""
-        return self.text(_renamed(fold.merge, {"a": a, "b": b}))
+        names = {"a": a, "b": b}
+        if fold.top is not None:
+            own, top = (fold.part, fold.top.part), (fold.name, fold.top.name)
+            for key, name in (("top_a", a), ("top_b", b)):
+                mine, its = own if fold.part and name.startswith(fold.part) else top
+                names[key] = f"{its}{name.removeprefix(mine or '')}"
+        return self.text(_renamed(fold.merge, names))
 
     def lane_loop(self, item: LaneLoop) -> dict[str, Any]:
         """A row in lanes."""

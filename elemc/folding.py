@@ -24,7 +24,7 @@ from .nest import (
     Loop,
     Named,
     Phase,
-    lane_fold,
+    lane_folds,
 )
 from .order import HEAVY, Root, cost, next_axis
 from .scope import Scope
@@ -73,13 +73,18 @@ class Folding(Leaves):
         self.planned[value] = replace(self.buffer("buffer", value.dtype, axes, shared, strip),
                                       axes=value.axes)
 
+    def lane_folds(self, folded: Sequence[Root], short: bool = False) -> list[LaneFold]:
+        """How the template folds these, under fresh names."""
+        folds = [r.fold for r in folded]
+        return lane_folds(folds, [self.name(f.program.name) for f in folds], short)
+
     def lanes(self, segment: Segment, merged: Sequence[Root], axis: str, scope: Scope) -> None:
         """A row: the folds in `merged` in lanes, the others and the stores element by element."""
         low, high = self.spec.between(axis)
         short = high <= BLOCK  # one block needs no tree
         if VECTOR <= low == high < SHORT:
             self.vectors(segment, axis, high, scope)
-        folds = [lane_fold(r.fold, self.name(r.fold.program.name), short) for r in merged]
+        folds = self.lane_folds(merged, short)
         loop = LaneLoop(axis, folds, [])
         inner = scope.inside(loop.body)
         for root, fold in zip(merged, folds, strict=True):
@@ -103,7 +108,7 @@ class Folding(Leaves):
     def blocks(self, segment: Segment, merged: Sequence[Root], inner: tuple[str, ...],
                scope: Scope, strip: str | None, short: bool = False) -> None:
         """An outer folded axis: every turn of the inner loops gives a partial state."""
-        folds = [lane_fold(r.fold, self.name(r.fold.program.name), short) for r in merged]
+        folds = self.lane_folds(merged, short)
         loop = Blocks(inner[-1], folds, [], strip)
         inside = scope.inside(loop.body)
         direct = strip is not None and all(next_axis(r, inner) == strip for r in merged)
@@ -207,7 +212,7 @@ class Folding(Leaves):
     def merge(self, folds: Sequence[Root], chunk: str, parts: Mapping[Fold, Element], scope: Scope,
               strip: str | None) -> None:
         """The folds of the results of all chunks."""
-        merged = [lane_fold(r.fold, self.name(r.fold.program.name)) for r in folds]
+        merged = self.lane_folds(folds)
         loop = Blocks(chunk, merged, [], strip)
         scope.body.append(loop)
         for root, fold in zip(folds, merged, strict=True):

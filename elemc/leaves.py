@@ -27,6 +27,7 @@ from .values import (
     Literal,
     Load,
     Op,
+    Place,
     Scan,
     Specialized,
     Store,
@@ -165,6 +166,12 @@ class Leaves:
         assert isinstance(fold, Fold)
         program, targets = fold.program, self.states[fold]
         state: list[Value] = [*targets[:len(program.state)]]
+        if isinstance(fold, Place):
+            position = FoldIndex(frozenset(fold.over), np.dtype(np.int64), fold.over)
+            both = [*self.states[fold.top], *state, values[fold.arg], position]
+            [place] = targets
+            scope.body.append(Assign(place, scope.value(inline(program.combine, both)[1])))
+            return
         position = FoldIndex(frozenset(fold.over), np.dtype(np.int64), fold.over)
         more = fold.more if isinstance(fold, Scan) else ()
         element = [values[v] for v in (fold.arg, *more)] + ([position] if program.index else [])

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .layout import Operand
-from .values import Access, Fold, Literal, Load, Op, Value, inline, walk
+from .values import Access, Fold, Literal, Load, Op, Place, Value, inline, walk
 
 ROWS = 64  # rows between two steps of their tree
 TILE_BYTES = 1024  # of either side of a tile, at most: lines so long are foreseen
@@ -134,7 +134,8 @@ class LaneFold:
     `neutral` is what a lane starts from, `identity` the state of an empty axis; `merge` joins the
     states named `a` and `b`: in any order, if it is `exact`; `tree` asks for a pairwise tree.
     `part` names the state of inner loops that each turn of `Blocks` adds; `rows` is the buffer of
-    the states of all chunks, if they are rows.
+    the states of all chunks, if they are rows.  A place changes with its extremum, `top`, whose
+    states are `top_a` and `top_b` in `merge`.
     """
 
     name: str
@@ -147,22 +148,39 @@ class LaneFold:
     exact: bool
     part: str | None = None
     rows: Element | None = None
+    top: LaneFold | None = None
 
     @property
     def idempotent(self) -> bool:
         """Whether the same element may be folded twice."""
-        return isinstance(self.merge, Op) and self.merge.op.name in IDEMPOTENT
+        merge = self.merge
+        return self.top is not None or isinstance(merge, Op) and merge.op.name in IDEMPOTENT
 
 
 def lane_fold(fold: Fold, name: str, short: bool = False) -> LaneFold:
     """How the template folds `fold` into variables called `name`; no tree if it is `short`."""
     program = fold.program
     dtype, nothing = program.state[0], frozenset[str]()
-    [merge] = inline(program.merge, [Named(nothing, dtype, "a"), Named(nothing, dtype, "b")])
+    a, b = (Named(nothing, dtype, name) for name in "ab")
+    both: tuple[Value, Value] = (a, b)
+    if isinstance(fold, Place):  # the better one, and of two that are as good, either
+        top_a, top_b = (Named(nothing, fold.top.program.state[0], f"top_{n}") for n in "ab")
+        both = (inline(program.combine, [top_a, a, top_b, b])[1],
+                inline(program.combine, [top_b, b, top_a, a])[1])
+    [merge] = inline(program.merge, both)
     neutral, identity = (Literal(nothing, dtype, start[0]) for start in (
         program.neutral, program.identity or program.neutral))
     return LaneFold(name, program.name, dtype, neutral, identity, merge,
                     not program.exact and not short, program.exact)
+
+
+def lane_folds(folds: Sequence[Fold], names: Sequence[str], short: bool = False) -> list[LaneFold]:
+    """How the template folds `folds`, places together with their extrema."""
+    found = {f: lane_fold(f, n, short) for f, n in zip(folds, names, strict=True)}
+    for fold, lane in found.items():
+        if isinstance(fold, Place):
+            lane.top = found[fold.top]
+    return [*found.values()]
 
 
 @dataclass

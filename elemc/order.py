@@ -24,6 +24,7 @@ from .values import (
     Fold,
     Load,
     Op,
+    Place,
     Scan,
     Specialized,
     Store,
@@ -103,8 +104,10 @@ def roots(spec: Specialized) -> list[Root]:
     short, few = _short_axes(spec), _few(spec)
     for value in walk(targets):
         if isinstance(value, Fold):
-            found.append(Root(value, _fold_order(value, spec, few), frozenset(value.over),
-                              _needs(value.args), _apart(value.args)))
+            below = [value.arg] if isinstance(value, Place) else value.args
+            root = Root(value, _fold_order(value, spec, few), frozenset(value.over),
+                        _needs(below), _apart(below))
+            found.insert(_before(value, found), root)
     found = _abreast(_by_rows(found), spec)
     found = [replace(r, order=_turned(r.order, r.over, short)) if r.merges else r for r in found]
     folds = {r.of: r for r in found}
@@ -125,6 +128,12 @@ def roots(spec: Specialized) -> list[Root]:
                 order = _order_of_like(values, needs, order, found)
         found.append(Root(store, order, frozenset(), needs, _apart(values)))
     return found
+
+
+def _before(value: Fold, found: Sequence[Root]) -> int:
+    """Where a fold stands: a place before its extremum, with which it changes."""
+    return next((k for k, r in enumerate(found) if isinstance(value, Place) and r.of is value.top),
+                len(found))
 
 
 def _calls(values: Iterable[Value]) -> bool:

@@ -1,14 +1,13 @@
 """Folds that are quicker as other folds: of axes apart in memory, and of places.
 
 What is folded over axes between which kept ones lie is folded along rows first.  The place of a
-maximum along rows is the least index at which the maximum stands, which are two folds in vectors.
+maximum along rows goes with the maximum, in vectors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import reduce
 from itertools import takewhile
 from typing import Any
 
@@ -17,20 +16,14 @@ import numpy as np
 from .accumulators import ACCUMULATORS
 from .close import INDEX, fold_program
 from .layout import Operand
-from .ops import OPS
 from .values import (
     LONGEST,
-    SELECT,
     SHORT,
     Access,
-    Affine,
     Convert,
-    Extent,
     Fold,
-    Literal,
     Load,
-    Op,
-    Position,
+    Place,
     Scan,
     Specialized,
     Value,
@@ -38,24 +31,13 @@ from .values import (
     walk,
 )
 
-BOOL = np.dtype(bool)
-# Beyond all indices.  Of the largest integer, from which minima start, gcc would make a branch.
-NOWHERE = 1 << 62
 
-
-def refold(spec: Specialized, strict: bool) -> Specialized:
-    """The same with quicker folds.
-
-    If `strict`, an operation gives the same bits wherever it is compiled; if not, what is computed
-    may not be found again where it is greatest.
-    """
+def refold(spec: Specialized) -> Specialized:
+    """The same with quicker folds."""
     folds: dict[tuple[Any, ...], Fold] = {}
 
-    def split(fold: Fold, axes: Sequence[str], rows: Sequence[str]) -> Fold:
-        key = (fold.program, fold.arg, fold.over)
-        if key not in folds:  # a maximum may be wanted for itself, too
-            folds[key] = _split(fold, axes, rows)
-        return folds[key]
+    def shared(fold: Fold) -> Fold:
+        return folds.setdefault((fold.program, fold.arg, fold.over), fold)
 
     def change(value: Value) -> Value:
         if not isinstance(value, Fold) or isinstance(value, Scan) or (
@@ -64,14 +46,13 @@ def refold(spec: Specialized, strict: bool) -> Specialized:
         value = _counted(value)
         axes = order_in_memory(loads_of(value, spec), spec.operands)
         rows = list(takewhile(value.over.__contains__, reversed(axes)))
+        apart = _apart(value, axes, rows)
         if rows and value.program.nests:
-            return split(value, axes, rows)
-        found = rows and value.program.place_of and (strict or isinstance(value.arg, Load))
-        if not found or value.arg.dtype.kind == "c" or spec.between(rows[0])[1] <= SHORT:
+            return shared(_split(value, rows) if apart else value)
+        known = value.program.place_of and value.arg.dtype.kind != "c"
+        if not rows or apart or not known or spec.between(rows[0])[1] <= SHORT:
             return value  # so few the compiler unrolls
-        extremum = fold_program(ACCUMULATORS[value.program.place_of], value.arg.dtype)
-        top = replace(value, dtype=extremum.dtype, program=extremum)
-        return _place(value, split(top, axes, rows), spec)
+        return _place(value, shared)
 
     return replace(spec, stores=rewrite(spec.stores, change, lambda access: access))
 
@@ -86,39 +67,31 @@ def _counted(fold: Fold) -> Fold:
     return replace(fold, arg=Convert(of.axes, INDEX, of), program=program)
 
 
-def _split(fold: Fold, axes: Sequence[str], rows: Sequence[str]) -> Fold:
-    """Along rows, then along what is left, if axes that are kept lie in between.
+def _apart(fold: Fold, axes: Sequence[str], rows: Sequence[str]) -> bool:
+    """Whether axes that are kept lie between those of `rows` and others that are folded."""
+    rest = set(fold.over).difference(rows)
+    return any(a in rest for a in axes[:len(axes) - len(rows)])
+
+
+def _split(fold: Fold, rows: Sequence[str]) -> Fold:
+    """Along rows, then along what is left.
 
     So memory is read in its order, and little is left to be folded with strides.
     """
-    rest = tuple(a for a in fold.over if a not in rows)
-    if not any(a in rest for a in axes[:len(axes) - len(rows)]):
-        return fold
     over = tuple(a for a in fold.over if a in rows)
-    return replace(fold, arg=replace(
-        fold, axes=fold.arg.axes.difference(over), over=over, dtype=fold.program.dtype), over=rest)
+    return replace(fold, over=tuple(a for a in fold.over if a not in rows), arg=replace(
+        fold, axes=fold.arg.axes.difference(over), over=over, dtype=fold.program.dtype))
 
 
-def _place(fold: Fold, top: Fold, spec: Specialized) -> Fold:
-    """The least index of what equals the extremum `top`; NaN is one if there is one."""
-    arg, nothing = fold.arg, frozenset[str]()
-    found = Op(arg.axes, BOOL, OPS["equal"], (arg, top))
-    if arg.dtype.kind == "f":
-        unordered = Op(arg.axes, BOOL, OPS["isnan"], (arg,))
-        found = Op(arg.axes, BOOL, OPS["bitwise_or"], (found, unordered))
-    place: Value | None = None
-    for axis in fold.over:
-        index: Value = Position(frozenset({axis}), INDEX, Affine(terms=((axis, 1),)))
-        if place is not None:
-            place = reduce(lambda a, e: Op(a.axes, INDEX, OPS["multiply"], (
-                a, Extent(nothing, INDEX, e))), spec.axes[axis], place)
-            index = Op(place.axes | index.axes, INDEX, OPS["add"], (place, index))
-        place = index
-    assert place is not None
-    last = Literal(nothing, INDEX, np.int64(NOWHERE))
-    least = fold_program(ACCUMULATORS["min"], INDEX)
-    return replace(fold, program=least, arg=Op(
-        arg.axes | place.axes, INDEX, SELECT, (found, place, last)))
+def _place(fold: Fold, shared: Callable[[Fold], Fold]) -> Fold:
+    """The place of an extremum, which may be wanted for itself, too."""
+    assert fold.program.neutral is not None
+    extremum = fold_program(ACCUMULATORS[fold.program.place_of], fold.arg.dtype)
+    least = fold_program(ACCUMULATORS["min"], INDEX)  # of places that are as good
+    program = replace(fold.program, state=least.state, neutral=fold.program.neutral[1:],
+                      merge=least.merge, finish=least.finish, exact=True)
+    top = shared(replace(fold, dtype=extremum.dtype, program=extremum))
+    return Place(fold.axes, fold.dtype, program, fold.arg, fold.over, None, None, top)
 
 
 def loads_of(fold: Fold, spec: Specialized) -> list[Load]:

@@ -81,9 +81,8 @@ class Signature:
 
 
 def specialize(graph: Graph, extents: Extents, signature: Signature,
-               names: Sequence[str], output_names: Sequence[str],
-               strict: bool = True) -> Specialized:
-    """The specialization of a closed graph for one signature; `strict` as in `refold`."""
+               names: Sequence[str], output_names: Sequence[str]) -> Specialized:
+    """The specialization of a closed graph for one signature."""
     nodes = (*graph.inputs, *graph.captured)
     exact = exact_extents(extents, signature)
     operands = [
@@ -118,7 +117,7 @@ def specialize(graph: Graph, extents: Extents, signature: Signature,
     bounds = {e: (low, high) for e, low, high in signature.bounds}
     spec = Specialized(tuple(operands), axes, tuple(stores), signature.large,
                        bounds | {e: (n, n) for e, n in exact.items()}, signature.far)
-    return refold(merge_axes(spec), strict)
+    return refold(merge_axes(spec))
 
 
 def exact_extents(extents: Extents, signature: Signature) -> dict[int, int]:

@@ -200,6 +200,26 @@ class Fold(Value):
 
 
 @dataclass(frozen=True, eq=False)
+class Place(Fold):
+    """The index, in C order, of the first element that is the extremum `top` of the same elements.
+
+    It is found in the loop in which that is, and `combine` has the states of both.
+    """
+
+    top: Fold
+
+    @property
+    def merges(self) -> bool:
+        """As its extremum does."""
+        return True
+
+    @property
+    def args(self) -> tuple[Value, ...]:
+        """The values this one is computed from."""
+        return (self.arg, self.top)
+
+
+@dataclass(frozen=True, eq=False)
 class Scan(Fold):
     """The state of a fold along `over`, in this order of axes, at an element.
 
@@ -310,6 +330,10 @@ def over_new(value: Value, new: dict[Value, Value]) -> Value:
         return replace(value, fold=new[value.fold], guard=guard)
     if isinstance(value, Convert):
         return replace(value, arg=new[value.arg])
+    if isinstance(value, Place):
+        top = new[value.top]
+        assert isinstance(top, Fold)
+        return replace(value, arg=new[value.arg], top=top)
     if isinstance(value, Scan):
         return replace(value, arg=new[value.arg], more=tuple(new[v] for v in value.more),
                        states=tuple(new[v] for v in value.states))

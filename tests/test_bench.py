@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bench import contestants, measure, verdict
+from bench import contestants, measure, survey, verdict
 from bench.sweep import cases, run
 from bench.workloads import WORKLOADS
 from elemc.toolchain import find_toolchain
@@ -29,6 +29,14 @@ def test_cases_repeat():
     assert str(one) == str(same)
     for a, b in zip(one.operands.values(), same.operands.values(), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_survey(dtype):
+    """Every expression's answer is NumPy's, and timed."""
+    rows = list(survey.times(1000, dtype, rounds=1))
+    assert [text for text, *_ in rows] == survey.expressions()
+    assert all(ours > 0 and theirs > 0 for _, ours, theirs, _ in rows)
 
 
 @pytest.mark.parametrize("kind", measure.KINDS)

@@ -97,7 +97,8 @@ def test_places_along_rows(dtype):
 def test_places_share_the_extremum():
     x = np.random.default_rng(0).standard_normal((100, 1000))
     f = ec.compile(lambda x: (x.argmax(axis=1), x.max(axis=1), x.argmax(axis=1)))
-    assert f.dump(x).count(", in lanes") == 2
+    assert f.dump(x).count("argmax0: argmax, max0: max along i1, in lanes") == 1
+    assert f.dump(x).count(", in lanes") == 1
     for got, want in zip(f(x), (x.argmax(1), x.max(1), x.argmax(1)), strict=True):
         np.testing.assert_array_equal(got, want)
 
@@ -106,16 +107,15 @@ def test_places_share_the_extremum():
 def test_places_of_what_is_not_rounded_as_written(loose):
     a, b = np.random.default_rng(0).standard_normal((2, 40, 1003))
     f = ec.compile(lambda a, b: (a * b + a - b).argmax(axis=1), **{loose: True})
-    assert "in lanes" not in f.dump(a, b)  # it may be rounded otherwise the second time
     np.testing.assert_array_equal(f(a, b), (a * b + a - b).argmax(axis=1))
-    assert "in lanes" in ec.compile(lambda a: a.argmax(axis=1), **{loose: True}).dump(a)
+    assert "in lanes" in f.dump(a, b)  # all is computed once
 
 
 def test_places_are_found_in_vectors():
     x = np.random.default_rng(0).standard_normal((100, 1000))
     f = ec.compile(lambda x: x.argmax(axis=1))
-    assert f.dump(x).count(", in lanes") == 2 and "in lanes" not in f.dump(x[:, :7])
-    assert "4611686018427387904" not in ec.compile(lambda x: x.argmax(axis=0)).dump(x)
+    assert f.dump(x).count(", in lanes") == 1 and "in lanes" not in f.dump(x[:, :7])
+    assert "in lanes" not in ec.compile(lambda x: x.argmax(axis=0)).dump(x)
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 0, 3, 1), (2, 3, 0, 1), (3, 1, 2, 0)])

@@ -7,21 +7,23 @@
  * in x[i0, i1]: float64, contiguous
  * out z[i0]: int64, contiguous
  */
+typedef __UINT8_TYPE__ uint8_t;
 typedef __INT64_TYPE__ int64_t;
+typedef uint8_t bool_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define UNROLL _Pragma("GCC unroll 4")
 enum { LANES = 16 };
+
+static inline int64_t minimum_i64(int64_t a, int64_t b)
+{
+  return a < b ? a : b;
+}
 
 /* the greater; NaN if either is */
 static inline double maximum_f64(double a, double b)
 {
   const double best = b > a ? b : a; /* one instruction, which gives NaN if a is */
   return b != b ? __builtin_nan("") : best; /* not b: gcc would compare twice */
-}
-
-static inline int64_t minimum_i64(int64_t a, int64_t b)
-{
-  return a < b ? a : b;
 }
 
 int kernel_argmax(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
@@ -33,46 +35,36 @@ int kernel_argmax(int64_t phase, int64_t begin, int64_t end, char *const *p, con
   char *const z_p = p[1]; const int64_t z_s0 = 8;
 
   for (int64_t i0 = begin; i0 < end; i0++) {
-    /* max0: max along i1, in lanes */
+    /* argmax0: argmax, max0: max along i1, in lanes */
+    int64_t argmax0 = 0;
     double max0 = -__builtin_inf();
     if (n1 >= LANES) {
+      int64_t argmax0_lane[LANES] = {0};
       double max0_lane[LANES] = {[0 ... LANES - 1] = -__builtin_inf()};
-      for (int64_t k = 0; k < n1 / LANES; k++)
-        UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
-          max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
-      if (n1 % LANES) UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++)
-        max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
-      UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
-        max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
-      max0 = max0_lane[0];
-    }
-    for (int64_t i1 = n1 < LANES ? 0 : n1; i1 < n1; i1++)
-      max0 = maximum_f64(max0, AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
-    /* min0: min along i1, in lanes */
-    int64_t min0 = 9223372036854775807LL;
-    if (n1 >= LANES) {
-      int64_t min0_lane[LANES] = {[0 ... LANES - 1] = 9223372036854775807LL};
       for (int64_t k = 0; k < n1 / LANES; k++)
         UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++) {
           const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-          const int64_t t0 = minimum_i64(min0_lane[l], x_v == max0 | __builtin_isnan(x_v) ? i1 : 4611686018427387904LL);
-          min0_lane[l] = t0;
+          const bool_t t0 = x_v > max0_lane[l] | x_v != x_v & max0_lane[l] == max0_lane[l];
+          argmax0_lane[l] = t0 ? i1 : argmax0_lane[l];
+          max0_lane[l] = maximum_f64(max0_lane[l], x_v);
         }
       if (n1 % LANES) UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++) {
         const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-        const int64_t t0 = minimum_i64(min0_lane[l], x_v == max0 | __builtin_isnan(x_v) ? i1 : 4611686018427387904LL);
-        min0_lane[l] = t0;
+        const bool_t t0 = x_v > max0_lane[l] | x_v != x_v & max0_lane[l] == max0_lane[l];
+        argmax0_lane[l] = t0 ? i1 : argmax0_lane[l];
+        max0_lane[l] = maximum_f64(max0_lane[l], x_v);
       }
       UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
-        min0_lane[l] = minimum_i64(min0_lane[l], min0_lane[l + h]);
-      min0 = min0_lane[0];
+        argmax0_lane[l] = minimum_i64(max0_lane[l + h] > max0_lane[l] | max0_lane[l + h] != max0_lane[l + h] & max0_lane[l] == max0_lane[l] ? argmax0_lane[l + h] : argmax0_lane[l], max0_lane[l] > max0_lane[l + h] | max0_lane[l] != max0_lane[l] & max0_lane[l + h] == max0_lane[l + h] ? argmax0_lane[l] : argmax0_lane[l + h]), max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
+      argmax0 = argmax0_lane[0], max0 = max0_lane[0];
     }
     for (int64_t i1 = n1 < LANES ? 0 : n1; i1 < n1; i1++) {
       const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-      const int64_t t0 = minimum_i64(min0, x_v == max0 | __builtin_isnan(x_v) ? i1 : 4611686018427387904LL);
-      min0 = t0;
+      const bool_t t0 = x_v > max0 | x_v != x_v & max0 == max0;
+      argmax0 = t0 ? i1 : argmax0;
+      max0 = maximum_f64(max0, x_v);
     }
-    AT(int64_t, z_p, i0 * z_s0) = min0;
+    AT(int64_t, z_p, i0 * z_s0) = argmax0;
   }
   return 0;
 }

@@ -1,0 +1,111 @@
+"""What people write with NumPy, an expression at a time, against NumPy."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from timeit import Timer
+from typing import Any
+
+import numpy as np
+
+from .measure import Ratio, fault, paired
+
+SECONDS = 2e-3  # a sample lasts at least this long
+
+# a, b: matrices; p: a positive one; v, w: as long as its rows and columns; t: of rank 3; x: a long
+# vector; s: a table of 3 columns; i, j: matrices of int64, k, l of int32, c, d of int8, f, g of
+# bool; y, z: of complex numbers.
+EXPRESSIONS = """
+    a + b; a + b.T; a * v; a * w[:, None]; a - b / 2; a ** 2; a ** 3; p ** 0.5; p ** 1.5; p ** b
+    a // b; a % b; a % 1.0; np.fmod(a, b); abs(a); np.sign(a); np.floor(a); np.rint(a)
+    np.clip(a, -1, 1); np.maximum(a, b); np.where(a > 0, a, b); np.isnan(a); a > b
+    np.copysign(a, b); np.sqrt(p); np.cbrt(a); np.hypot(a, b); np.arctan2(a, b); np.exp(a)
+    np.exp2(a); np.expm1(a); np.log(p); np.log2(p); np.log10(p); np.log1p(p); np.sin(a); np.cos(a)
+    np.tan(a); np.arcsin(np.tanh(a)); np.arctan(a); np.sinh(a); np.tanh(a); np.arcsinh(a)
+    np.logaddexp(a, b); np.ldexp(a, 3); i + j; i * j; i // j; i % j; i // 7; i % 7; i ** 3
+    (i << 3) ^ (i >> 2); np.gcd(i, j); i * 0.5; k + l; k * l; k // l; k % l; c + d; c * d; c // d
+    f & ~g; f ^ g; z * y; z / y; abs(z); np.angle(z); np.exp(z); np.sqrt(z); z.real + z.imag
+    z.sum(axis=1); a.sum(); a.sum(axis=0); a.sum(axis=1); a.mean(axis=0); a.mean(axis=1)
+    a.var(axis=0); a.var(axis=1); a.std(); a.prod(axis=1); a.max(); a.max(axis=0); a.min(axis=1)
+    a.max(axis=1) - a.min(axis=1); a.argmax(); a.argmax(axis=0); a.argmax(axis=1)
+    i.argmin(axis=1); s.argmax(axis=1); t.argmax(axis=1); i.sum(axis=1); k.sum(axis=1); c.sum()
+    c.sum(axis=0); i.max(axis=1); c.max(axis=1); c.mean(axis=1); f.any(axis=1); f.all(axis=0)
+    f.sum(axis=0); f.mean(); (a > 0).mean(axis=1); (a > 0).sum(); (a > 9).any()
+    np.nansum(a, axis=0); np.nanmax(a, axis=1); np.nanmean(a, axis=1); (a * b).sum(axis=1)
+    (a * v).sum(axis=1); (a * w[:, None]).sum(axis=0); np.sqrt((a * a).sum(axis=1))
+    a - a.mean(axis=0); a - a.mean(axis=1, keepdims=True); (a - a.mean()) / a.std()
+    np.exp(a - a.max(axis=0)) / np.exp(a - a.max(axis=0)).sum(axis=0)
+    np.where(f, a, 0).sum(axis=1) / f.sum(axis=1); np.cumsum(x); np.cumsum(a, 0); np.cumsum(a, 1)
+    np.cumprod(a, 1); np.maximum.accumulate(a, 0); np.maximum.accumulate(a, 1); np.cumsum(i, 1)
+    np.cumsum(f, 1); np.cumsum(t, 1); np.cumsum(s, 0); np.logaddexp.accumulate(a, 1); np.diff(x)
+    np.diff(a, axis=0); a[::-1, ::-1] + 1; a[:, ::2] + 1; x[::3] * 2; x[::-1] + x; v * w[:, None]
+    a[1:-1, 1:-1] * 4 - a[:-2, 1:-1] - a[2:, 1:-1] - a[1:-1, 2:] - a[1:-1, :-2]; a.T + 0
+    a.astype("int64"); t.transpose(2, 0, 1) * 2; t.sum(axis=1); t.sum(axis=(0, 2)); t.max(axis=0)
+    s.mean(axis=1); s.sum(axis=0); s.max(axis=0); s.std(axis=0); np.sqrt((s * s).sum(axis=1))
+    ((s[:400, None, :] - s[None, :300, :]) ** 2).sum(axis=-1)
+"""
+
+
+def expressions() -> list[str]:
+    """The expressions, in order."""
+    return [text.strip() for text in EXPRESSIONS.replace("\n", ";").split(";") if text.strip()]
+
+
+def operands(elements: int, dtype: str) -> dict[str, np.ndarray]:
+    """What the expressions' names stand for; matrices have about so many elements."""
+    rng = np.random.default_rng(0)
+    side = max(4, math.isqrt(elements))
+    cube = max(2, round(elements ** (1 / 3)))
+    a, b = rng.standard_normal((2, side, side)).astype(dtype)
+    i, j = rng.integers(1, 100, (2, side, side))
+    complexes = np.result_type(dtype, np.complex64)
+    return {"a": a, "b": b, "p": abs(a) + np.array(0.01, dtype), "v": a[0].copy(), "w": b[0].copy(),
+            "t": rng.standard_normal((cube,) * 3).astype(dtype), "x": b.ravel(),
+            "s": rng.standard_normal((max(400, elements // 3), 3)).astype(dtype), "i": i, "j": j,
+            "k": i.astype("int32"), "l": j.astype("int32"), "c": i.astype("int8"),
+            "d": j.astype("int8"), "f": a > 0, "g": b > 0, "y": (a + 1j * b).astype(complexes),
+            "z": (b - 1j * a).astype(complexes)}
+
+
+def times(elements: int, dtype: str, rounds: int) -> Iterator[tuple[str, float, float, Ratio]]:
+    """Expression, median seconds of elemc and of NumPy, and the latter by the former.
+
+    Raises
+    ------
+    RuntimeError
+        If elemc's answer is not NumPy's.
+    """
+    import elemc
+
+    every = operands(elements, dtype)
+    for text in expressions():
+        names = [n for n in compile(text, text, "eval").co_names if n in every]
+        plain: Any = eval(f"lambda {', '.join(names)}: {text}", {"np": np, "abs": abs})
+        compiled = elemc.compile(plain)
+        arrays = [every[name] for name in names]
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            want = np.asarray(plain(*arrays))
+            if problem := _wrong(np.asarray(compiled(*arrays)), want):
+                raise RuntimeError(f"{text}: {problem}")
+            timers = [Timer(lambda f=f: f(*arrays)) for f in (compiled, plain)]  # noqa: B023
+            once = min(timers[1].repeat(2, 1))
+            number = max(1, round(SECONDS / once))
+            samples = [[t.timeit(number) / number for t in timers] for _ in range(rounds + 1)][1:]
+        ours, theirs = np.array(samples).T
+        yield text, float(np.median(ours)), float(np.median(theirs)), paired(theirs, ours)
+
+
+def _wrong(got: np.ndarray, want: np.ndarray) -> str:
+    """What is wrong with an answer; numbers that are not finite are compared as they are."""
+    if got.dtype != want.dtype or got.shape != want.shape:
+        return f"{got.dtype}{got.shape} instead of {want.dtype}{want.shape}"
+    if want.dtype.kind in "biu":
+        return "" if np.array_equal(got, want) else "other integers"
+    plain = np.isfinite(want)
+    if not np.array_equal(got[~plain], want[~plain], equal_nan=True):
+        return "other infinities or NaNs"
+    parts = [v[plain].view(v.real.dtype) if v.ndim else v.reshape(1) for v in (got, want)]
+    return fault(parts[0], (parts[1],))
