@@ -143,7 +143,9 @@ def flags_of(spec: Specialized, contract: bool,
     flags = (("-ffp-contract=fast",) if contract else ()) + (
         ("-fassociative-math", "-fno-signed-zeros") if reassociate else ())
     values = walk(roots_of(spec.stores))
-    is_complex = any(v.dtype.kind == "c" for v in values if isinstance(v, (Op, Fold)))
+    made = [v.dtype for v in values if isinstance(v, (Op, Fold))]
+    made += [dtype for v in values if isinstance(v, Fold) for dtype in v.program.state]
+    is_complex = any(dtype.kind == "c" for dtype in made)
     heavy = any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values)
     return flags, (("uncontracted",) if is_complex and not contract else ()) + (
         ("full vectors",) if heavy else ())

@@ -102,7 +102,7 @@ class _Emitter(Statements):
             phases.append([self.statement(s, "begin", "end") for s in phase.body])
         buffers = [(tuple(map(self.size_place, b.axes)),
                     (4 if b.dtype == np.float16 else b.dtype.itemsize)
-                    * (self.strips[self.strip] if b.strip else 1), b.shared)
+                    * (self.strip_length(b.strip) if b.strip else 1), b.shared)
                    for b in self.kernel.buffers]
         pointers, views = self.pointers()
         bindings = Bindings(
@@ -126,7 +126,7 @@ class _Emitter(Statements):
         axis = phase.axis and phase.axis.rstrip("/")
         lengths = [s.length for s in phase.body
                    if isinstance(s, Loop) and s.kind == "parallel strip"]
-        least = COLUMNS if "STRIP" in lengths else self.strips["ABREAST"] if (
+        least = COLUMNS if "STRIP" in lengths else self.strip_length("ABREAST") if (
             "ABREAST" in lengths) else 1
         return Part(None if axis is None else self.size_place(axis), least, tuple(
             (units, tuple(map(self.size_place, axes))) for units, axes in work))
@@ -141,7 +141,7 @@ class _Emitter(Statements):
         texts += [env.get_template("tree.c.j2").render(helper=h, **t)
                   for h, t in self.trees.items()]
         macros = [MACROS[m] for m in MACROS if m in self.macros]
-        constants = {**{k: self.strips.get(k, most // 8) for k, most in STRIP_BYTES.items()},
+        constants = {**{name: self.strip_length(name) for name in STRIP_BYTES},
                      "RUN": RUN, "BLOCK": BLOCK, "ROWS": ROWS, "PACK": PACK, "TREE": TREE,
                      "TILE": self.tile, "PAD": self.pad, "LINE": self.line_length}
         used = [f"{k} = {v}" for k, v in sorted(self.lanes.items())]

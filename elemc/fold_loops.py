@@ -18,6 +18,7 @@ from .nest import (
     Kernel,
     LaneFold,
     LaneLoop,
+    Let,
     Loop,
     Named,
     Statement,
@@ -60,6 +61,10 @@ class FoldLoops(Expressions):
         most = STRIP_BYTES[self.strip]
         fits = max(most // count, min(most, LEAST_BYTES)) // max(4, dtype.itemsize)
         self.strips[self.strip] = min(self.strips.get(self.strip, fits), fits)
+
+    def strip_length(self, name: str) -> int:
+        """How many elements strips of this name have."""
+        return self.strips.get(name, STRIP_BYTES[name] // 8)
 
     def fold(self, fold: LaneFold, item: LaneLoop | Blocks) -> dict[str, Any]:
         """What the templates need to fold one accumulator."""
@@ -119,7 +124,9 @@ class FoldLoops(Expressions):
         count = max(LANES, LANE_BYTES // widest)  # no other fold of the kernel has a say
         stores = any(isinstance(s, Write) or isinstance(s, Assign) and bool(
             isinstance(s.target, Element) and s.target.dims) for s in statements(item.body))
-        again = not stores and all(f.idempotent for f in item.folds)
+        alone = all(isinstance(s, Let) or isinstance(s, Assign) and isinstance(s.target, Element)
+                    and s.target.at == "lane" for s in statements(item.body))
+        again = alone and all(f.idempotent for f in item.folds)
         if item.axis in self.within and all(f.exact for f in item.folds):
             count *= 2  # a chunk is long
         lanes = "LANES" if count == LANES else f"LANES_{count}"

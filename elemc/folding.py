@@ -55,6 +55,7 @@ class Folding(Leaves):
         super().__init__(spec)
         self.waiting: dict[Store | Fold, list[Value]] = {}  # what is written after a fold
         self.parts: dict[Fold, Element] = {}  # the states of folds by rows
+        self.length = "STRIP"  # of the strips around
 
     def level(self, level_roots: Sequence[Root], bound: tuple[str, ...], scope: Scope) -> None:
         """Everything that `level_roots` do inside of the loops over `bound`."""
@@ -237,7 +238,7 @@ class Folding(Leaves):
                shared: bool = True, strip: str | None = None) -> Element:
         """A new buffer over these axes, and a strip of another one."""
         name = self.name(kind)
-        self.kernel.buffers.append(Buffer(name, dtype, axes, shared, strip is not None))
+        self.kernel.buffers.append(Buffer(name, dtype, axes, shared, self.length if strip else ""))
         return Element(frozenset(axes), dtype, name, axes, strip)
 
     def row_state(self, root: Root, fold: LaneFold, axis: str) -> Element:

@@ -233,14 +233,15 @@ Statement = Check | Let | Local | Assign | Write | Loop | LaneLoop | Blocks | Fi
 class Buffer:
     """Memory of a kernel: one element per combination of `axes`, or a strip of them.
 
-    A shared buffer carries values between phases; a private one belongs to one thread.
+    A shared buffer carries values between phases; a private one belongs to one thread.  `strip`
+    is the name of a strip's length, as in `Loop`.
     """
 
     name: str
     dtype: np.dtype
     axes: tuple[str, ...]
     shared: bool
-    strip: bool = False
+    strip: str = ""
 
 
 @dataclass

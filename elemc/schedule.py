@@ -33,11 +33,10 @@ from .nest import (
 )
 from .order import HEAVY, Root, cost, next_axis, open_strip, remaining, roots
 from .scope import Scope
-from .sharing import Segment, across, carried, loops, same_states
+from .sharing import Segment, across, carried, loops, runs_along, same_states
 from .specialize import lines
 from .stages import stages
 from .values import (
-    ZERO,
     Access,
     At,
     Fold,
@@ -319,13 +318,13 @@ class _Scheduler(Folding):
         loop = Loop(segment.axis[:-1], kind, [])
         scope.body.append(loop)
         inside = scope.inside(loop.body)
+        back: list[Statement] = []
         if any(r.abreast for r in segment.roots):
-            loop.length = "ABREAST"
+            self.length = loop.length = "ABREAST"
             back = self.abreast(segment.roots, loop.axis, inside)
-        else:
-            back = []
         self.level(segment.roots, (*bound, segment.axis), inside)
         loop.body += back
+        self.length = "STRIP"
 
     def abreast(self, abreast: Sequence[Root], strip: str, scope: Scope) -> list[Statement]:
         """Put the rows of a strip side by side; what puts results back where they belong."""
@@ -333,11 +332,11 @@ class _Scheduler(Folding):
 
         def lies(operand: int, access: Access) -> bool:
             layout = self.spec.operands[operand].layout
-            last = access[layout.perm[-1]] if layout.perm and layout.unit else ZERO
-            return last.terms == ((along, 1),) and any(at.axis == strip for at in access)
+            line = layout.unit and runs_along(access, layout.perm, along)
+            return line and any(at.axis == strip for at in access)
 
-        for load in walk(v for r in abreast for v in r.args):
-            if isinstance(load, Load) and load not in scope.known and (
+        for load in walk((v for r in abreast for v in r.args), is_fold):
+            if isinstance(load, Load) and load not in scope.known and load.guard is None and (
                     lies(load.operand, load.access)):
                 rows = self.side_by_side(load.operand, load.dtype, along, strip)
                 copy = Loop(along, "serial", [Assign(rows, load)], independent=True)

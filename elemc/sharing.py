@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from .layout import Operand
 from .order import Root, next_axis, remaining
-from .values import At, Fold, Load, Scan, Store, Value, walk
+from .values import ZERO, Access, At, Fold, Load, Scan, Store, Value, walk
 
 
 def same_states(a: Store | Fold, b: Store | Fold) -> bool:
@@ -17,6 +17,13 @@ def same_states(a: Store | Fold, b: Store | Fold) -> bool:
     before = ((v.program.combine, v.args, v.over, v.where, getattr(v, "reverse", False))
               for v in (a, b))
     return next(before) == next(before)
+
+
+def runs_along(access: Access, perm: Sequence[int], axis: str) -> bool:
+    """Whether indices along `axis` alone are places along lines of memory."""
+    last = access[perm[-1]] if perm else ZERO
+    return last.terms == ((axis, 1),) and last.divisor == 1 and (
+        sum(axis in at.axes for at in access) == 1)
 
 
 def across(roots_of_loop: Sequence[Root], bound: Sequence[str],
@@ -32,8 +39,7 @@ def across(roots_of_loop: Sequence[Root], bound: Sequence[str],
     for value in walk(inputs, lambda v: isinstance(v, Fold)):
         if isinstance(value, Load) and value.axes.issuperset(outer):
             layout = operands[value.operand].layout
-            along = value.access[layout.perm[-1]] if layout.perm and layout.unit else None
-            if along is not None and along.terms == ((outer[0], 1),) and along.divisor == 1:
+            if layout.unit and runs_along(value.access, layout.perm, outer[0]):
                 found.append(value)
     return found
 

@@ -145,16 +145,18 @@ class Statements(FoldLoops):
             view |= {"start": begin, "stop": end}
         if item.independent:
             self.macros |= {"INDEPENDENT"} | ({"ROLLED"} if view["rolled"] else set())
+        around = self.strip
         if item.kind.endswith("strip"):
             self.strip = item.length
             self.macros.add(self.strip)
-            for buffer in (b for b in self.kernel.buffers if b.strip):
+            for buffer in (b for b in self.kernel.buffers if b.strip == self.strip):
                 self.need_strip(buffer.dtype, 8)
             view |= {"kind": "strip", "most": self.strip}
         outer, self.mentioned = self.mentioned, set()
         self.line = {w.operand: f"{self.kernel.operands[w.operand].name}_line[i{k} - b{k}]"
                      for w in item.lines}
         view["body"] = self.body(item.body)
+        self.strip = around
         if item.lines:
             view |= self.lines(item, k)
         if item.kind == "lane":

@@ -161,3 +161,35 @@ def test_the_loops():
     assert all("ABREAST" in ec.compile(FUNCTIONS[name]).dump(many)
                for name in ("both", "nested", "fold and scan", "greatest", "normalised", "gradient"))
     assert "ABREAST" in ec.compile(lambda x: ec.scan(CELL, x, 1)).dump(RNG.normal(size=(64, 5000)))
+
+
+def test_what_else_a_kernel_does():
+    """Strips of several lengths, folds within the argument, diagonals."""
+    x, z = RNG.normal(size=(40, 60)), RNG.normal(size=(40, 60, 60))
+    both = ec.compile(lambda x: ec.scan(DECAY, x, 0) * ec.scan(DECAY, x, 0, reverse=True))
+    f = ec.compile(lambda x, y: (ec.scan(DECAY, x, 0) * ec.scan(DECAY, x, 0, reverse=True),
+                                 np.tanh(np.exp(y))))
+    y = RNG.normal(size=900)
+    got, staged = f(x, y)
+    same(got, both(x))
+    close(staged, np.tanh(np.exp(y)))
+    f = ec.compile(lambda x, y: (ec.scan(CELL, x, 1) * ec.scan(CELL, x, 1, reverse=True),
+                                 np.tanh(np.exp(y))))
+    got, staged = f(x, y)
+    same(got, in_parts(ec.compile(lambda x: ec.scan(CELL, x, 1) * ec.scan(CELL, x, 1, reverse=True)), x))
+    close(staged, np.tanh(np.exp(y)))
+    rows = ec.compile(lambda x: ec.scan(DECAY, x, 1))
+    for fn in (lambda z: z.sum(axis=0), lambda z: z.sum(axis=0) + z[0], lambda z: z.max(axis=1),
+               lambda z: z.mean(axis=2), lambda z: np.diagonal(z, axis1=1, axis2=2),
+               lambda z: np.diagonal(z, 1, axis1=1, axis2=2)):
+        close(ec.compile(lambda z, fn=fn: ec.scan(DECAY, fn(z), 1))(z), rows(fn(z)))
+
+
+@pytest.mark.parametrize("rows", [7, 70])
+@pytest.mark.parametrize("length", [5, 37, 5001])
+def test_beside_extrema(rows, length):
+    """What takes the last elements of a row again must not let others do so."""
+    x = RNG.normal(size=(rows, length))
+    f = ec.compile(lambda x: (ec.accumulate(DECAY, x, axis=1), x.max(axis=1), x.argmin(axis=1)))
+    want = ec.compile(lambda x: ec.accumulate(DECAY, x, axis=1))(x), x.max(axis=1), x.argmin(axis=1)
+    same(f(x), want)
