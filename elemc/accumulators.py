@@ -120,11 +120,11 @@ class Composite:
         return object.__reduce_ex__(self, protocol)
 
 
-def _first(better: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def _first(no_better: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """Keep the first best (value, index); NaN beats everything, the first NaN other NaNs."""
 
     def combine(best: Any, place: Any, value: Any, index: Any) -> Any:
-        wins = better(value, best) | ((value != value) & (best == best))
+        wins = np.logical_not(no_better(value, best)) & (best == best)
         return np.where(wins, value, best), np.where(wins, index, place)
 
     return combine
@@ -174,10 +174,10 @@ FOLDS = (
                 dtype=_bool, reduce=np.logical_or.reduce),
     Accumulator("all", True, np.logical_and, merge=np.logical_and, commutative=True, exact=True,
                 dtype=_bool, reduce=np.logical_and.reduce),
-    Accumulator("argmin", None, _first(lambda a, b: a < b), finish=lambda v, k: k, index=True,
+    Accumulator("argmin", None, _first(lambda a, b: a >= b), finish=lambda v, k: k, index=True,
                 start=lambda v, k: (v, k), neutral=lambda dtype: (_highest(dtype), 0),
                 place_of="min"),
-    Accumulator("argmax", None, _first(lambda a, b: a > b), finish=lambda v, k: k, index=True,
+    Accumulator("argmax", None, _first(lambda a, b: a <= b), finish=lambda v, k: k, index=True,
                 start=lambda v, k: (v, k), neutral=lambda dtype: (_lowest(dtype), 0),
                 place_of="max"),
 )

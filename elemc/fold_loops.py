@@ -122,6 +122,7 @@ class FoldLoops(Expressions):
         tree = any(f.tree for f in item.folds) and item.axis not in self.within
         widest = max(f.dtype.itemsize for f in item.folds)
         count = max(LANES, LANE_BYTES // widest)  # no other fold of the kernel has a say
+        count *= 2 if any(f.top for f in item.folds) else 1  # more waits for less
         stores = any(isinstance(s, Write) or isinstance(s, Assign) and bool(
             isinstance(s.target, Element) and s.target.dims) for s in statements(item.body))
         alone = all(isinstance(s, Let) or isinstance(s, Assign) and isinstance(s.target, Element)

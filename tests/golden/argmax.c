@@ -12,7 +12,7 @@ typedef __INT64_TYPE__ int64_t;
 typedef uint8_t bool_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define UNROLL _Pragma("GCC unroll 4")
-enum { LANES = 16 };
+enum { LANES_32 = 32 };
 
 static inline int64_t minimum_i64(int64_t a, int64_t b)
 {
@@ -38,29 +38,29 @@ int kernel_argmax(int64_t phase, int64_t begin, int64_t end, char *const *p, con
     /* argmax0: argmax, max0: max along i1, in lanes */
     int64_t argmax0 = 0;
     double max0 = -__builtin_inf();
-    if (n1 >= LANES) {
-      int64_t argmax0_lane[LANES] = {0};
-      double max0_lane[LANES] = {[0 ... LANES - 1] = -__builtin_inf()};
-      for (int64_t k = 0; k < n1 / LANES; k++)
-        UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++) {
+    if (n1 >= LANES_32) {
+      int64_t argmax0_lane[LANES_32] = {0};
+      double max0_lane[LANES_32] = {[0 ... LANES_32 - 1] = -__builtin_inf()};
+      for (int64_t k = 0; k < n1 / LANES_32; k++)
+        UNROLL for (int64_t l = 0, i1 = k * LANES_32; l < LANES_32; l++, i1++) {
           const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-          const bool_t t0 = x_v > max0_lane[l] | x_v != x_v & max0_lane[l] == max0_lane[l];
+          const bool_t t0 = !(x_v <= max0_lane[l]) & max0_lane[l] == max0_lane[l];
           argmax0_lane[l] = t0 ? i1 : argmax0_lane[l];
           max0_lane[l] = maximum_f64(max0_lane[l], x_v);
         }
-      if (n1 % LANES) UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++) {
+      if (n1 % LANES_32) UNROLL for (int64_t l = 0, i1 = n1 - LANES_32; l < LANES_32; l++, i1++) {
         const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-        const bool_t t0 = x_v > max0_lane[l] | x_v != x_v & max0_lane[l] == max0_lane[l];
+        const bool_t t0 = !(x_v <= max0_lane[l]) & max0_lane[l] == max0_lane[l];
         argmax0_lane[l] = t0 ? i1 : argmax0_lane[l];
         max0_lane[l] = maximum_f64(max0_lane[l], x_v);
       }
-      UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
-        argmax0_lane[l] = minimum_i64(max0_lane[l + h] > max0_lane[l] | max0_lane[l + h] != max0_lane[l + h] & max0_lane[l] == max0_lane[l] ? argmax0_lane[l + h] : argmax0_lane[l], max0_lane[l] > max0_lane[l + h] | max0_lane[l] != max0_lane[l] & max0_lane[l + h] == max0_lane[l + h] ? argmax0_lane[l] : argmax0_lane[l + h]), max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
+      UNROLL for (int h = LANES_32 / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
+        argmax0_lane[l] = minimum_i64(!(max0_lane[l + h] <= max0_lane[l]) & max0_lane[l] == max0_lane[l] ? argmax0_lane[l + h] : argmax0_lane[l], !(max0_lane[l] <= max0_lane[l + h]) & max0_lane[l + h] == max0_lane[l + h] ? argmax0_lane[l] : argmax0_lane[l + h]), max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
       argmax0 = argmax0_lane[0], max0 = max0_lane[0];
     }
-    for (int64_t i1 = n1 < LANES ? 0 : n1; i1 < n1; i1++) {
+    for (int64_t i1 = n1 < LANES_32 ? 0 : n1; i1 < n1; i1++) {
       const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-      const bool_t t0 = x_v > max0 | x_v != x_v & max0 == max0;
+      const bool_t t0 = !(x_v <= max0) & max0 == max0;
       argmax0 = t0 ? i1 : argmax0;
       max0 = maximum_f64(max0, x_v);
     }
