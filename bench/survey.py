@@ -28,8 +28,8 @@ EXPRESSIONS = """
     (i << 3) ^ (i >> 2); np.gcd(i, j); i * 0.5; k + l; k * l; k // l; k % l; c + d; c * d; c // d
     f & ~g; f ^ g; z * y; z / y; abs(z); np.angle(z); np.exp(z); np.sqrt(z); z.real + z.imag
     z.sum(axis=1); a.sum(); a.sum(axis=0); a.sum(axis=1); a.mean(axis=0); a.mean(axis=1)
-    a.var(axis=0); a.var(axis=1); a.std(); a.prod(axis=1); a.max(); a.max(axis=0); a.min(axis=1)
-    a.max(axis=1) - a.min(axis=1); a.argmax(); a.argmax(axis=0); a.argmax(axis=1)
+    a.var(axis=0); a.var(axis=1); a.std(); (1 + a / 1000).prod(axis=1); a.max(); a.max(axis=0)
+    a.min(axis=1); a.max(axis=1) - a.min(axis=1); a.argmax(); a.argmax(axis=0); a.argmax(axis=1)
     i.argmin(axis=1); s.argmax(axis=1); t.argmax(axis=1); i.sum(axis=1); k.sum(axis=1); c.sum()
     c.sum(axis=0); i.max(axis=1); c.max(axis=1); c.mean(axis=1); f.any(axis=1); f.all(axis=0)
     f.sum(axis=0); f.mean(); (a > 0).mean(axis=1); (a > 0).sum(); (a > 9).any()
@@ -38,9 +38,10 @@ EXPRESSIONS = """
     a - a.mean(axis=0); a - a.mean(axis=1, keepdims=True); (a - a.mean()) / a.std()
     np.exp(a - a.max(axis=0)) / np.exp(a - a.max(axis=0)).sum(axis=0)
     np.where(f, a, 0).sum(axis=1) / f.sum(axis=1); np.cumsum(x); np.cumsum(a, 0); np.cumsum(a, 1)
-    np.cumprod(a, 1); np.maximum.accumulate(a, 0); np.maximum.accumulate(a, 1); np.cumsum(i, 1)
-    np.cumsum(f, 1); np.cumsum(t, 1); np.cumsum(s, 0); np.logaddexp.accumulate(a, 1); np.diff(x)
-    np.diff(a, axis=0); a[::-1, ::-1] + 1; a[:, ::2] + 1; x[::3] * 2; x[::-1] + x; v * w[:, None]
+    np.cumprod(1 + a / 1000, 1); np.maximum.accumulate(a, 0); np.maximum.accumulate(a, 1)
+    np.cumsum(i, 1); np.cumsum(f, 1); np.cumsum(t, 1); np.cumsum(s, 0)
+    np.logaddexp.accumulate(a, 1); np.diff(x); np.diff(a, axis=0); a[::-1, ::-1] + 1
+    a[:, ::2] + 1; x[::3] * 2; x[::-1] + x; v * w[:, None]
     a[1:-1, 1:-1] * 4 - a[:-2, 1:-1] - a[2:, 1:-1] - a[1:-1, 2:] - a[1:-1, :-2]; a.T + 0
     a.astype("int64"); t.transpose(2, 0, 1) * 2; t.sum(axis=1); t.sum(axis=(0, 2)); t.max(axis=0)
     s.mean(axis=1); s.sum(axis=0); s.max(axis=0); s.std(axis=0); np.sqrt((s * s).sum(axis=1))
@@ -107,6 +108,6 @@ def _wrong(got: np.ndarray, want: np.ndarray, tolerance: float) -> str:
     plain = np.isfinite(want)
     if not np.array_equal(got[~plain], want[~plain], equal_nan=True):
         return "other infinities or NaNs"
-    largest = np.max(np.abs(want[plain]), initial=1e-300)
+    largest = np.max(np.abs(want[plain]), initial=0) or 1
     error = np.max(np.abs(got - want)[plain], initial=0) / largest
     return "" if error <= tolerance else f"relative error {error:.1e}"

@@ -382,3 +382,16 @@ def test_remainders_are_exact(dtype):
         for x, y in cases:
             for got, want in zip(f(x, y), (np.fmod(x, y), x % y, x // y), strict=True):
                 assert_same_bits(got, want)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_scaling_rounds_once(dtype):
+    rng = np.random.default_rng(0)
+    f = ec.compile(lambda x, n: np.ldexp(x, n))
+    bits = f"u{np.dtype(dtype).itemsize}"
+    x = np.concatenate([rng.integers(0, np.iinfo(bits).max, 20_000, bits).view(dtype),
+                        np.array([0, -0.0, np.inf, -np.inf, np.nan], dtype)])
+    for most in (5, 30, 160, 1100, 2200, 2**31 - 1):
+        n = rng.integers(-most, most, x.size, dtype="int32")
+        with np.errstate(all="ignore"):
+            assert_same_bits(f(x, n), np.ldexp(x, n))
