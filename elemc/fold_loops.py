@@ -122,14 +122,14 @@ class FoldLoops(Expressions):
         tree = any(f.tree for f in item.folds) and item.axis not in self.within
         widest = max(f.dtype.itemsize for f in item.folds)
         count = max(LANES, LANE_BYTES // widest)  # no other fold of the kernel has a say
-        count *= 2 if any(f.top for f in item.folds) else 1  # more waits for less
         stores = any(isinstance(s, Write) or isinstance(s, Assign) and bool(
             isinstance(s.target, Element) and s.target.dims) for s in statements(item.body))
         alone = all(isinstance(s, Let) or isinstance(s, Assign) and isinstance(s.target, Element)
                     and s.target.at == "lane" for s in statements(item.body))
         again = alone and all(f.idempotent for f in item.folds)
-        if item.axis in self.within and all(f.exact for f in item.folds):
-            count *= 2  # a chunk is long
+        if all(f.exact for f in item.folds):  # others mind in which order they are merged
+            count *= 2 if item.axis in self.within else 1  # a chunk is long
+            count *= 2 if any(f.top for f in item.folds) else 1  # where more waits for less
         lanes = "LANES" if count == LANES else f"LANES_{count}"
         length = self.length(self.extent_of(item.axis))
         full = length is None or int(length) >= count

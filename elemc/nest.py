@@ -5,7 +5,8 @@ Grammar::
     Kernel    := (phases, buffers)
     Phase     := (axis or None, body)              a parallel phase runs `axis` from begin to end
     statement := Loop(axis, kind, body)            kind: serial | parallel | strip | lane |
-                                                           chunks | tiles | turned | mirrored
+                                                           chunks | tiles | turned | abreast |
+                                                           mirrored
                | LaneLoop(axis, folds, body)       folds along a row, in lanes
                | Blocks(axis, folds, body)         folds along an outer axis, in a pairwise tree
                | Let(name, value)                  a constant

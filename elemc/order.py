@@ -194,7 +194,8 @@ def _abreast(found: list[Root], spec: Specialized) -> list[Root]:
 
     So no element waits for the one before, and vectors go along the rows, which lie side by side
     in buffers.  A single addition is not worth it, nor are cheap ones where buffers are large.
-    With them go folds of what they give, which must not depend on how many rows there are.
+    With them go folds of what they give, which must not depend on how many rows there are; all of
+    them go one way, or none does.
     """
     moved: dict[Store | Fold, Root] = {}
     for root in found:

@@ -330,30 +330,25 @@ class _Scheduler(Folding):
         """Put the rows of a strip side by side; what puts results back where they belong."""
         along = abreast[0].order[-2]
 
-        def lies(operand: int, access: Access) -> bool:
-            layout = self.spec.operands[operand].layout
-            line = layout.unit and runs_along(access, layout.perm, along)
-            return line and any(at.axis == strip for at in access)
+        def rows(operand: int, access: Access, dtype: np.dtype) -> Element | None:
+            """A buffer for the rows of an operand, if they are lines of memory."""
+            name, layout = self.spec.operands[operand].name, self.spec.operands[operand].layout
+            lines = layout.unit and runs_along(access, layout.perm, along) and any(
+                at.axis == strip for at in access)
+            return self.buffer(f"{name}_rows", dtype, (along,), False, strip) if lines else None
+
+        def each(copy: Statement) -> Loop:
+            return Loop(strip, "abreast", [Loop(along, "serial", [copy], independent=True)])
 
         for load in walk((v for r in abreast for v in r.args), is_fold):
             if isinstance(load, Load) and load not in scope.known and load.guard is None and (
-                    lies(load.operand, load.access)):
-                rows = self.side_by_side(load.operand, load.dtype, along, strip)
-                copy = Loop(along, "serial", [Assign(rows, load)], independent=True)
-                scope.body.append(Loop(strip, "turned", [copy]))
-                scope.known[load] = replace(rows, axes=load.axes)
+                    to := rows(load.operand, load.access, load.dtype)):
+                scope.body.append(each(Assign(to, load)))
+                scope.known[load] = replace(to, axes=load.axes)
         back: list[Statement] = []
         for store in (r.of for r in abreast):
             if isinstance(store, Store) and store.mode == "write" and store.mask is None and (
-                    lies(store.operand, store.access)):
-                rows = self.side_by_side(store.operand, store.value.dtype, along, strip)
-                copy = Loop(along, "serial", [Write(
-                    store.operand, store.access, rows, store.mode, None)], independent=True)
-                back.append(Loop(strip, "turned", [copy]))
-                self.aside[store] = rows
+                    of := rows(store.operand, store.access, store.value.dtype)):
+                back.append(each(Write(store.operand, store.access, of, store.mode, None)))
+                self.aside[store] = of
         return back
-
-    def side_by_side(self, operand: int, dtype: np.dtype, along: str, strip: str) -> Element:
-        """A buffer for the rows of a strip."""
-        name = f"{self.spec.operands[operand].name}_rows"
-        return self.buffer(name, dtype, (along,), False, strip)

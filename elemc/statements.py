@@ -122,10 +122,10 @@ class Statements(FoldLoops):
         if item.kind == "chunks":
             return self.chunks(item, begin, end)
         k = self.digit[item.axis]
-        if item.kind == "turned" and (call := self.turned(item)):
-            return {"kind": "call", "text": call}
-        if item.kind == "turned" and item.axis not in self.within:  # rows of a strip
-            item = replace(item, kind="lane")
+        if item.kind in ("turned", "abreast"):
+            if call := self.turned(item):
+                return {"kind": "call", "text": call}
+            item = replace(item, kind="lane" if item.kind == "abreast" else "serial")
         if item.kind.endswith("tiles"):
             return self.tiles(item, *((begin, end) if item.kind.startswith("parallel") else
                                       self.bounds(item.axis)))
@@ -212,22 +212,24 @@ class Statements(FoldLoops):
         function, size = f"turn_{ctype(here.dtype).suffix}", here.dtype.itemsize
         self.helpers[function] = None
         [line] = (s.axis for s in item.body if isinstance(s, Loop))
-        ends = {axis: self.bounds(axis) for axis in (line, item.axis)}
-        lengths = {axis: f"{end} - {begin}" if begin != "0" else end
-                   for axis, (begin, end) in ends.items()}
-        own = f"&{here.name}[0][0], (TILE + PAD) * {size}"
-        if here.at != "tile":  # a strip of rows
-            ends[item.axis] = f"b{self.digit[item.axis]}", ""
-            lengths[item.axis] = f"w{self.digit[item.axis]}"
-            own = f"{here.name}, {self.strip} * {size}"
-        before, self.instead = self.instead, {
-            **self.instead, **{axis: begin for axis, (begin, _) in ends.items()}}
+        if item.kind == "turned":
+            own, (start, lines) = f"&{here.name}[0][0], (TILE + PAD) * {size}", self.span(item.axis)
+        else:
+            own, k = f"{here.name}, {self.strip} * {size}", self.digit[item.axis]
+            start, lines = f"b{k}", f"w{k}"
+        begin, length = self.span(line)
+        before, self.instead = self.instead, {**self.instead, item.axis: start, line: begin}
         use = self.use(there.operand, there.access, written=out)
         other = f"{use.base}_p + {self.offset(use)}, {use.strides[item.axis]}"
         self.instead = before
         if out:
-            return f"{function}({other}, {own}, {lengths[item.axis]}, {lengths[line]})"
-        return f"{function}({own}, {other}, {lengths[line]}, {lengths[item.axis]})"
+            return f"{function}({other}, {own}, {lines}, {length})"
+        return f"{function}({own}, {other}, {length}, {lines})"
+
+    def span(self, axis: str) -> tuple[str, str]:
+        """Where a loop over an axis starts, and how many turns it takes."""
+        begin, end = self.bounds(axis)
+        return begin, end if begin == "0" else f"{end} - {begin}"
 
     def lines(self, item: Loop, k: int) -> dict[str, Any]:
         """What is written a block at a time in a loop over axis number `k`."""
