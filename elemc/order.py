@@ -212,7 +212,8 @@ def _abreast(found: list[Root], spec: Specialized) -> list[Root]:
     if rows < VECTOR or all(r.merges or r.fold.program.cost < least for r in moved.values()):
         return found
     turned = (*order[:-2], f"{order[-2]}/", order[-1], order[-2])
-    return [replace(r, order=turned, abreast=True) if r.of in moved else r for r in found]
+    return [*(r for r in found if r.of not in moved),  # whose results stores wait for, too
+            *(replace(r, order=turned, abreast=True) for r in moved.values())]
 
 
 def _could_go_by_rows(root: Root) -> bool:

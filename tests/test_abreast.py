@@ -53,7 +53,7 @@ def same(got, want, check=assert_same_bits):
 
 
 def close(got, want):
-    np.testing.assert_allclose(got, want, rtol=1e-12)
+    np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
