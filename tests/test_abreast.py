@@ -26,6 +26,7 @@ FUNCTIONS = {
     "fold and scan": lambda x: ec.scan(CELL, x, 1) - ec.accumulate(DECAY, x, axis=1)[:, None],
     "folded": lambda x: (ec.scan(DECAY, x, 1) ** 2).sum(axis=1),
     "greatest": lambda x: ec.scan(DECAY, x, 1).max(axis=1),
+    "places": lambda x: (ec.scan(DECAY, x, 1).argmax(axis=1), x.argmin(axis=1), x.max(axis=1)),
     "normalised": lambda x: ec.scan(DECAY, x / (1 + abs(x).sum(axis=1, keepdims=True)), 1),
     "first": lambda x: ec.scan(LATEST, x, 1),
     "logarithm": lambda x: ec.logcumsumexp(x, 1),
@@ -179,6 +180,10 @@ def test_what_else_a_kernel_does():
     same(got, in_parts(ec.compile(lambda x: ec.scan(CELL, x, 1) * ec.scan(CELL, x, 1, reverse=True)), x))
     close(staged, np.tanh(np.exp(y)))
     rows = ec.compile(lambda x: ec.scan(DECAY, x, 1))
+    # folds of rows come first: no running state has to wait in memory as large as the operand
+    f = ec.compile(lambda x: ec.scan(DECAY, x, 1) - x.mean(axis=1, keepdims=True))
+    same(f(x), in_parts(f, x))
+    assert "buffer1" not in f.dump(x)
     for fn in (lambda z: z.sum(axis=0), lambda z: z.sum(axis=0) + z[0], lambda z: z.max(axis=1),
                lambda z: z.mean(axis=2), lambda z: np.diagonal(z, axis1=1, axis2=2),
                lambda z: np.diagonal(z, 1, axis1=1, axis2=2)):
