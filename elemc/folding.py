@@ -39,6 +39,7 @@ from .values import (
     Fold,
     Load,
     Op,
+    Place,
     Scan,
     Specialized,
     Store,
@@ -140,10 +141,11 @@ class Folding(Leaves):
         """The length of a strip that is too short for vectors; 0 if rows have to go one by one."""
         low, high = self.spec.between(strip)
         values = walk(v for r in folded for v in r.inputs())
-        kept = any(v in self.kept and v not in self.buffered for v in values)  # by every turn
+        apart = any(v in self.kept and v not in self.buffered for v in values)  # kept by every turn
+        apart |= any(isinstance(r.of, Place) for r in folded)  # every turn has an index of its own
         trees = any(not r.fold.program.exact for r in folded)  # then rows are apart
         few = FEW // 2 if trees else FEW
-        most = 0 if kept else SHORT - 1 if cost(values) >= HEAVY else few
+        most = 0 if apart else SHORT - 1 if cost(values) >= HEAVY else few
         return high if low == high <= most else 0
 
     def pack(self, folded: Sequence[Root], loop: Blocks, width: int, scope: Scope) -> None:
