@@ -83,7 +83,7 @@ def times(elements: int, dtype: str, rounds: int) -> Iterator[tuple[str, float, 
     every = operands(elements, dtype)
     for text in expressions():
         names = [n for n in compile(text, text, "eval").co_names if n in every]
-        plain: Any = eval(f"lambda {', '.join(names)}: {text}", {"np": np, "abs": abs})
+        plain: Any = eval(f"lambda {', '.join(names)}: {text}", {"np": np})
         compiled = elemc.compile(plain)
         arrays = [every[name] for name in names]
         with warnings.catch_warnings(), np.errstate(all="ignore"):
