@@ -23,7 +23,7 @@ from .nest import (
     Assign,
     Blocks,
     Element,
-    First,
+    If,
     Kernel,
     LaneLoop,
     Loop,
@@ -141,11 +141,11 @@ class _Phase:
                     self.visit(statement.body, axes)  # its lanes are a loop of their own
                 case Loop() | LaneLoop() | Blocks():
                     self.visit(statement.body, (*axes, statement.axis))
-                case First():  # the first element counts as the others do
+                case If():  # all rows, and elements, count as most do
                     flops = dict(self.flops)
-                    self.visit(statement.body, axes)
-                    self.flops = flops
                     self.visit(statement.rest, axes)
+                    self.flops = flops
+                    self.visit(statement.body, axes)
                 case _:
                     self.one(statement, times)
 

@@ -19,6 +19,7 @@ from .nest import (
     Kernel,
     Loop,
     Phase,
+    statements,
 )
 from .statements import Statements
 from .templating import environment
@@ -124,7 +125,7 @@ class _Emitter(Statements):
         """What a caller needs to know of a phase."""
         work = work_of(self.kernel, phase)
         axis = phase.axis and phase.axis.rstrip("/")
-        lengths = [s.length for s in phase.body
+        lengths = [s.length for s in statements(phase.body)
                    if isinstance(s, Loop) and s.kind == "parallel strip"]
         least = COLUMNS if "STRIP" in lengths else self.strip_length("ABREAST") if (
             "ABREAST" in lengths) else 1

@@ -57,6 +57,7 @@ class Folding(Leaves):
         self.waiting: dict[Store | Fold, list[Value]] = {}  # what is written after a fold
         self.parts: dict[Fold, Element] = {}  # the states of folds by rows
         self.length = "STRIP"  # of the strips around
+        self.given: tuple[Value, bool] | None = None  # the side of a choice that phases are on
 
     def level(self, level_roots: Sequence[Root], bound: tuple[str, ...], scope: Scope) -> None:
         """Everything that `level_roots` do inside of the loops over `bound`."""
@@ -66,7 +67,7 @@ class Folding(Leaves):
         """The scope of a new phase."""
         scope = Scope(self.name, self.buffered, self.load_name)
         self.kernel.phases.append(Phase(axis, scope.body))
-        return scope
+        return scope.side(*self.given) if self.given else scope
 
     def plan(self, value: Value, over: Collection[str], shared: bool,
              strip: str | None = None) -> None:

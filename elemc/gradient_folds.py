@@ -15,6 +15,7 @@ from .accumulators import ACCUMULATORS
 from .array import Array, accumulate, apply
 from .constructors import scan
 from .graph import Accumulate, Axis, ExpandTo, Index, Iota, Node, Scan, Size, const, make
+from .ops import SHORTCUT
 from .rules import conj
 
 Parts = list[tuple[Node, Any, Any]]
@@ -100,14 +101,21 @@ def _extremum(g: Array, node: Accumulate) -> Parts:
 
 
 def _prod(g: Array, node: Accumulate) -> Parts:
-    """The product of the other elements, without a division, zeros and infinities among them."""
+    """The product of the other elements, zeros and infinities among them.
+
+    It takes a division where the whole product is a number that kept all its digits.
+    """
     x: Any = Array(node.arg)
     if node.where is not None:
         x = apply("where", Array(node.where), x, 1)
-    product = None if node.initial is None else accumulate("prod", x, node.axes)
+    product: Any = accumulate("prod", x, node.axes)
     share = g if node.initial is None else g * Array(node.initial)
-    of_arg = stretched(share, node) * conj(others(x, node.axes))
-    return _cotangents(node, of_arg, None if product is None else g * conj(product))
+    other = others(x, node.axes)
+    if x.dtype.kind == "f" and node.axes:
+        whole = (abs(product) >= np.finfo(x.dtype).tiny) & np.isfinite(product)
+        other = apply(SHORTCUT, stretched(whole, node), stretched(product, node) / x, other)
+    of_arg = stretched(share, node) * conj(other)
+    return _cotangents(node, of_arg, None if node.initial is None else g * conj(product))
 
 
 def others(x: Any, axes: tuple[int, ...]) -> Any:

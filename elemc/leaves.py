@@ -10,8 +10,8 @@ from .cnames import stem
 from .nest import (
     Assign,
     Element,
-    First,
     FoldIndex,
+    If,
     Kernel,
     Local,
     Loop,
@@ -185,8 +185,8 @@ class Leaves:
         if len(targets) > len(program.state):
             first = [*inline(program.start, element),
                      Literal(frozenset(), np.dtype(bool), np.True_)]
-            begin = [Assign(t, v) for t, v in zip(targets, first, strict=True)]
-            scope.body.append(First(targets[-1], list(begin), assign))
+            begin: list[Statement] = [Assign(t, v) for t, v in zip(targets, first, strict=True)]
+            scope.body.append(If(targets[-1], assign, begin))
         else:
             scope.body.extend(assign)
 

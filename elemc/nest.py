@@ -13,7 +13,7 @@ Grammar::
                | Local(name, dtype, strip)         a variable, or one per element of the strip
                | Assign(target, value)
                | Write(operand, access, value, mode, mask)
-               | First(flag, body, rest)           body the first time, then rest
+               | If(condition, body, rest)         body where it holds, else rest
                | Check(value)                      an error if value's arguments are out of range
     target    := Named(name) | Element(name, dims, at)
 
@@ -212,10 +212,10 @@ class Blocks:
 
 
 @dataclass
-class First:
-    """`body`, the first time; then `flag` is set.  Otherwise `rest`."""
+class If:
+    """`body` where the condition holds, else `rest`."""
 
-    flag: Named | Element
+    condition: Value
     body: list[Statement]
     rest: list[Statement]
 
@@ -227,7 +227,7 @@ class Check:
     value: Value
 
 
-Statement = Check | Let | Local | Assign | Write | Loop | LaneLoop | Blocks | First
+Statement = Check | Let | Local | Assign | Write | Loop | LaneLoop | Blocks | If
 
 
 @dataclass(frozen=True)
@@ -290,7 +290,7 @@ def bodies(statement: Statement) -> tuple[list[Statement], ...]:
     match statement:
         case Loop() | LaneLoop() | Blocks():
             return (statement.body,)
-        case First():
+        case If():
             return (statement.body, statement.rest)
     return ()
 
@@ -310,6 +310,8 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
             return (statement.value,)
         case Assign():
             return (statement.target, statement.value)
+        case If():
+            return (statement.condition,)
         case Write():
             mask = () if statement.mask is None else (statement.mask,)
             return (statement.value, *mask)

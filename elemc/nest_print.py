@@ -13,8 +13,8 @@ from .nest import (
     Buffer,
     Check,
     Element,
-    First,
     FoldIndex,
+    If,
     Kernel,
     LaneFold,
     LaneLoop,
@@ -104,10 +104,13 @@ class _Printer:
                 return [f"{indent}for {statement.axis}{kind}:", *self.body(statement.body, inner)]
             case LaneLoop() | Blocks():
                 return [*self.head(statement, indent), *self.body(statement.body, inner)]
-            case First():
-                return [f"{indent}first by {self.value(statement.flag)}:",
-                        *self.body(statement.body, inner), f"{indent}then:",
-                        *self.body(statement.rest, inner)]
+            case If():
+                condition = self.value(statement.condition)
+                if not statement.body:
+                    return [f"{indent}if not {condition}:", *self.body(statement.rest, inner)]
+                rest = [f"{indent}else:", *self.body(statement.rest, inner)]
+                return [f"{indent}if {condition}:", *self.body(statement.body, inner),
+                        *(rest if statement.rest else [])]
         return [indent + line]
 
     def head(self, statement: LaneLoop | Blocks, indent: str) -> list[str]:

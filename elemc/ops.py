@@ -84,8 +84,11 @@ QUOTIENT = ScalarOp("quotient", 4, lambda x, y, scale, inverse: x / y,
 # The square root of something that is 0 where its own gradient is.
 ROOT = replace(OPS["sqrt"], name="root")
 
+# A choice between two ways to the same value, of which only the general one is differentiated.
+SHORTCUT = replace(OPS["where"], name="shortcut")
+
 INTERNAL.update((op.name, op) for op in (
-    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, QUOTIENT, ROOT, *TIED.values()))
+    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, QUOTIENT, ROOT, SHORTCUT, *TIED.values()))
 
 
 def cast_code(src: np.dtype, dst: np.dtype) -> CCode:

@@ -33,6 +33,7 @@ from .values import (
     walk,
 )
 
+HOLDS, FAILS = "?", "!"  # how the sides of a choice begin in orders
 HEAVY = 15  # the cost of an element from which on computing hides the traffic
 
 
@@ -43,7 +44,8 @@ class Root:
     Attributes
     ----------
     order : tuple of str
-        The axes as they are entered, outermost first; `"i1/"` enters the strips of `"i1"`.
+        The axes as they are entered, outermost first; `"i1/"` enters the strips of `"i1"`, `"?0"`
+        and `"!0"` either side of a choice.
     over : frozenset of str
         The axes that are folded.
     needs : tuple of Fold
@@ -52,6 +54,8 @@ class Root:
         Those of them that are read at other indices than the loops', and which of their axes.
     abreast : bool
         Whether strips are of rows, along which it goes.
+    given : Value or None
+        The condition of that choice.
     """
 
     of: Store | Fold
@@ -60,6 +64,12 @@ class Root:
     needs: tuple[Fold, ...]
     apart: dict[Value, frozenset[str]]
     abreast: bool = False
+    given: Value | None = None
+
+    @property
+    def side(self) -> str | None:
+        """The side of the choice that it is on."""
+        return next(filter(is_side, self.order), None)
 
     @property
     def fold(self) -> Fold:
@@ -70,7 +80,7 @@ class Root:
     @property
     def loops(self) -> tuple[str, ...]:
         """The axes as they are entered, whether in strips or not."""
-        return tuple(a for a in self.order if not a.endswith("/"))
+        return tuple(a for a in self.order if not a.endswith("/") and not is_side(a))
 
     def inputs(self) -> list[Value]:
         """The values that the innermost loop computes."""
@@ -94,7 +104,13 @@ class Root:
     @property
     def args(self) -> Sequence[Value]:
         """The values that it is computed from."""
-        return self.of.args if isinstance(self.of, Fold) else self.inputs()
+        own = self.of.args if isinstance(self.of, Fold) else self.inputs()
+        return own if self.given is None else [*own, self.given]
+
+
+def is_side(axis: str | None) -> bool:
+    """Whether what a root enters next is one side of a choice."""
+    return axis is not None and axis[0] in (HOLDS, FAILS)
 
 
 def roots(spec: Specialized) -> list[Root]:
@@ -106,7 +122,7 @@ def roots(spec: Specialized) -> list[Root]:
         if isinstance(value, Fold):
             below = [value.arg] if isinstance(value, Place) else value.args
             root = Root(value, _fold_order(value, spec, few), frozenset(value.over),
-                        _needs(below), _apart(below))
+                        folds_below(below), read_apart(below))
             found.insert(_before(value, found), root)
     found = _abreast(_by_rows(found), spec)
     found = [replace(r, order=_turned(r.order, r.over, short)) if r.merges else r for r in found]
@@ -114,7 +130,7 @@ def roots(spec: Specialized) -> list[Root]:
     for store in spec.stores:
         order = _turned(memory_order(store.access, spec.operands[store.operand]), (), short)
         values = [store.value] if store.mask is None else [store.value, store.mask]
-        needs = _needs(values)
+        needs = folds_below(values)
         inner = {a for n in needs for a in n.over if few.issuperset(n.over)}
         order = (*(a for a in order if a not in inner), *(a for a in order if a in inner))
         for need in needs:  # what a strip computes, the same strip stores
@@ -126,7 +142,7 @@ def roots(spec: Specialized) -> list[Root]:
         else:
             if not any(folds[n].order == order for n in needs):
                 order = _order_of_like(values, needs, order, found)
-        found.append(Root(store, order, frozenset(), needs, _apart(values)))
+        found.append(Root(store, order, frozenset(), needs, read_apart(values)))
     return found
 
 
@@ -258,7 +274,7 @@ def next_axis(root: Root, bound: Sequence[str]) -> str | None:
     return next(iter(remaining(root, bound)), None)
 
 
-def _needs(values: Iterable[Value]) -> tuple[Fold, ...]:
+def folds_below(values: Iterable[Value]) -> tuple[Fold, ...]:
     """The folds below `values`, not looking inside of them."""
     found: dict[Fold, None] = {}
     seen: set[Value] = set()
@@ -273,7 +289,7 @@ def _needs(values: Iterable[Value]) -> tuple[Fold, ...]:
     return tuple(found)
 
 
-def _apart(values: Iterable[Value]) -> dict[Value, frozenset[str]]:
+def read_apart(values: Iterable[Value]) -> dict[Value, frozenset[str]]:
     """The folds below `values` that are read at other indices than the loops', and where not."""
     found: dict[Value, frozenset[str]] = {}
     for value in walk(values, lambda v: isinstance(v, Fold)):

@@ -18,6 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from .choices import part_sides
 from .folding import Folding
 from .nest import (
     Assign,
@@ -31,7 +32,7 @@ from .nest import (
     names_made,
     names_used,
 )
-from .order import HEAVY, Root, cost, next_axis, open_strip, remaining, roots
+from .order import HEAVY, HOLDS, Root, cost, is_side, next_axis, open_strip, remaining, roots
 from .scope import Scope
 from .sharing import Segment, across, carried, loops, runs_along, same_states
 from .specialize import lines
@@ -62,13 +63,20 @@ def still_needed(wanted: Sequence[Value], value: Value) -> list[Value]:
 def schedule(spec: Specialized) -> Kernel:
     """The loop nests of one specialization."""
     scheduler = _Scheduler(spec)
-    scheduler.top()
+    scheduler.top(scheduler.roots)
     return scheduler.kernel
 
 
 def in_pieces(segment: Segment) -> bool:
     """Whether all that a loop at the top does, it does apart for every index."""
     return segment.axis is not None and not any(segment.axis in r.over for r in segment.roots)
+
+
+def side_of(segment: Segment) -> tuple[Value, bool]:
+    """The condition of a choice, and whether it holds on the side that is entered."""
+    given, axis = segment.roots[0].given, segment.axis
+    assert given is not None and axis is not None
+    return given, axis.startswith(HOLDS)
 
 
 def chunked(segment: Segment) -> bool:
@@ -97,7 +105,7 @@ def pair_scans(body: list[Statement]) -> None:
 class _Scheduler(Folding):
     def __init__(self, spec: Specialized) -> None:
         super().__init__(spec)
-        self.roots = roots(spec)
+        self.roots = part_sides(roots(spec))
         self.uses: dict[Fold, frozenset[Fold]] = {}  # the folds that a fold needs, at any depth
         for root in self.roots:
             if isinstance(root.of, Fold):
@@ -108,12 +116,17 @@ class _Scheduler(Folding):
 
     # -- levels ------------------------------------------------------------------------------
 
-    def top(self) -> None:
+    def top(self, top_roots: Sequence[Root]) -> None:
         """The phases: each loop all of whose roots keep its axis may run in pieces."""
-        segments = loops(self.roots, ())
+        segments = loops(top_roots, ())
         serial: Scope | None = None
         for k, segment in enumerate(segments):
             self.buffer_late(segment, segments[k + 1:], (), shared=True)
+            if is_side(segment.axis):
+                self.given, serial = side_of(segment), None
+                self.top([replace(r, order=r.order[1:], given=None) for r in segment.roots])
+                self.given = None
+                continue
             if not self.spec.large:  # else memory is what it would wait for
                 self.keep_in_outputs(segment, segments[k + 1:])
             if chunked(segment):
@@ -173,8 +186,8 @@ class _Scheduler(Folding):
         inputs = [v for s in later for r in s.roots for v in r.inputs()]
         for root in (r for s in later for r in s.roots):
             store = root.of
-            if not isinstance(store, Store) or store.mode != "write" or store.mask or (
-                    self.spec.operands[store.operand].storage != "native"):
+            if root.given or not isinstance(store, Store) or store.mode != "write" or (
+                    store.mask or self.spec.operands[store.operand].storage != "native"):
                 continue
             value = self.dear(segment, root, self.spec.operands[store.operand].dtype)
             if value is not None:
@@ -231,6 +244,9 @@ class _Scheduler(Folding):
         if axis is None:
             self.leaf(segment.roots, scope)
             return
+        if is_side(axis):
+            self.side(segment, bound, scope)
+            return
         loads = across(segment.roots, bound, self.spec.operands) if self.spec.large else []
         if loads:  # in the caches they need no such care
             self.tiles(segment, loads, bound, scope)
@@ -270,6 +286,12 @@ class _Scheduler(Folding):
                                    and (s.operand, axis) in self.lines)
         for root in starting:
             self.finish(root, bound, scope, strip)
+
+    def side(self, segment: Segment, bound: tuple[str, ...], scope: Scope) -> None:
+        """What is done only on one side of a choice."""
+        assert segment.axis is not None
+        inside = scope.side(*side_of(segment))
+        self.level(segment.roots, (*bound, segment.axis), inside)
 
     def stages(self, segment: Segment, loop: Loop, scope: Scope) -> Scope:
         """Cut a loop into strips where its functions wait for each other; the scope of the last."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from .nest import Assign, Check, Element, Let, Local, Loop, Named, Statement
+from .nest import Assign, Check, Element, If, Let, Local, Loop, Named, Statement
 from .ops import helper_externs
 from .values import (
     SELECT,
@@ -43,6 +43,15 @@ class Scope:
     def inside(self, body: list[Statement]) -> Scope:
         """The scope of a block within this one."""
         return Scope(self.fresh, self.buffered, self.load_name, body, self)
+
+    def side(self, condition: Value, holds: bool) -> Scope:
+        """The scope of a block for which a condition has to hold, or to fail."""
+        [condition] = self.values([condition], name_all=True).values()
+        last = self.body[-1] if self.body else None
+        if not isinstance(last, If) or last.condition is not condition:
+            last = If(condition, [], [])
+            self.body.append(last)
+        return self.inside(last.body if holds else last.rest)
 
     def name(self, kind: str) -> str:
         """A name that no enclosing block uses."""

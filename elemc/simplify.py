@@ -148,6 +148,7 @@ RULES: dict[str, Callable[[Apply], Node | None]] = {
     **dict.fromkeys(("logical_or", "bitwise_or"), _or),
     "stop_gradient": lambda node: node.args[0],
     "root": functools.partial(_as, "sqrt"),
+    "shortcut": functools.partial(_as, "where"),
     "where": _where,
     "multiply": _multiply,
     "divide": _divide,

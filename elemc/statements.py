@@ -21,7 +21,7 @@ from .nest import (
     Blocks,
     Check,
     Element,
-    First,
+    If,
     Kernel,
     LaneLoop,
     Let,
@@ -73,9 +73,10 @@ class Statements(FoldLoops):
                 return self.check(item)
             case Write():
                 return self.write(item)
-            case First():
-                return {"kind": "first", "flag": self.text(item.flag),
-                        "body": self.body(item.body), "rest": self.body(item.rest)}
+            case If():
+                return {"kind": "if", "condition": self.text(item.condition),
+                        "body": [self.statement(s, begin, end) for s in item.body],
+                        "rest": [self.statement(s, begin, end) for s in item.rest]}
             case Loop():
                 return self.loop(item, begin, end)
             case LaneLoop():

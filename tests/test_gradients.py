@@ -184,8 +184,24 @@ PRODUCTS = [  # a row, and the product of all other elements at each place
 
 
 @pytest.mark.parametrize(("row", "expected"), PRODUCTS)
-def test_product_is_differentiated_without_a_division(row, expected):
+def test_others_of_a_product_at_special_values(row, expected):
     np.testing.assert_array_equal(ec.grad(lambda x: x.prod())(np.array(row)), expected)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex128"])
+@pytest.mark.parametrize("shape", [(9, 1), (9, 64), (9, 4500), (40000,)])
+def test_products_with_and_without_zeros_among_them(shape, dtype):
+    x = np.exp(RNG.normal(size=shape) * (0.5 / shape[-1] ** 0.5)).astype(dtype)
+    if x.ndim == 2:
+        x[2, 0] = x[4, -1] = x[4, 0] = 0
+        x[6], x[7, -1] = 1e-6, np.nan
+    got = ec.grad(lambda x: x.prod(axis=-1).sum().real)(x)
+    exact = np.atleast_2d(x).astype("complex128" if x.dtype.kind == "c" else "float64")
+    rtol = 4 * max(64, shape[-1]) ** 0.5 * np.finfo(x.dtype).eps
+    for k in {0, shape[-1] // 2, shape[-1] - 1}:
+        want = np.conj(np.prod(np.delete(exact, k, axis=1), axis=1))
+        np.testing.assert_allclose(np.atleast_2d(got)[:, k], want.astype(dtype), rtol=rtol,
+                                   atol=2 * np.finfo(x.dtype).tiny)
 
 
 def test_products_in_float32_beside_a_zero():

@@ -26,11 +26,11 @@ int kernel_first_element(int64_t phase, int64_t begin, int64_t end, char *const 
     first0 = 0.0;
     first0_started = 0;
     for (int64_t i1 = 0; i1 < n1; i1++) {
-      if (!first0_started) {
+      if (first0_started) {
+        first0 = first0;
+      } else {
         first0 = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
         first0_started = 1;
-      } else {
-        first0 = first0;
       }
     }
     AT(double, z_p, i0 * z_s0) = first0;

@@ -1,0 +1,94 @@
+"""Choices made for whole rows: what only one side needs is done only where that side is taken.
+
+Vectors choose by computing both sides.  But where the condition is one for a whole row, and a side
+needs a scan, in which every element waits for the one before, the loops of either side stand apart
+under an `if` (loop unswitching).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .order import FAILS, HOLDS, Root, folds_below, read_apart
+from .values import SELECT, Fold, Op, Place, Scan, Store, Value, over_new, walk
+
+
+def part_sides(found: Sequence[Root]) -> list[Root]:
+    """Roots in which stores are parted by what they choose, and folds wait for their only side."""
+    numbers: dict[Value, int] = {}  # of conditions
+    made: dict[str, dict[Value, Value]] = {}
+    result: list[Root] = []
+    for root in found:
+        condition = _condition(root)
+        if condition is None:
+            result.append(root)
+            continue
+        number = numbers.setdefault(condition, len(numbers))
+        for side in (f"{HOLDS}{number}", f"{FAILS}{number}"):
+            store = _taken(root, condition, side, made.setdefault(side, {}))
+            result.append(_waiting(store, condition, side))
+    deciding = set(walk(numbers))
+    placed = {f for r in found if isinstance(r.of, Place) for f in (r.of, r.of.top)}
+    for k, root in reversed([*enumerate(result)] if numbers else []):  # users are done before
+        users = [r for r in result if root.of in r.needs]
+        if users and root.of not in deciding and root.of not in placed:
+            result[k] = _with_users(root, users)
+    return sorted(result, key=lambda r: r.given is not None)
+
+
+def _with_users(root: Root, users: Sequence[Root]) -> Root:
+    """A fold that waits as those do that need it, if all of them are on one side of a choice."""
+    given, side = users[0].given, users[0].side
+    if given is None or side is None or any(r.side != side for r in users):
+        return root
+    place = _place(root, given)
+    elsewhere = frozenset[str]().union(*(r.apart.get(root.fold, ()) for r in users))
+    if place is None or not elsewhere.isdisjoint(root.order[:place]):
+        return root
+    return _waiting(root, given, side)
+
+
+def _condition(root: Root) -> Value | None:
+    """The condition, the same for a whole row, on which it depends what scans a store needs."""
+    if not isinstance(root.of, Store):
+        return None
+    for value in walk([root.of.value], lambda v: isinstance(v, Fold)):
+        if isinstance(value, Op) and value.op is SELECT and (
+                _place(root, value.operands[0]) is not None):
+            sides = [walk([side]) for side in value.operands[1:]]
+            scans = [{v for v in side if isinstance(v, Scan)} for side in sides]
+            faults = any(isinstance(v, Op) and v.op.fault(tuple(a.dtype for a in v.operands))
+                         for side in sides for v in side)  # which are to be found on either side
+            if scans[0] != scans[1] and not faults:
+                return value.operands[0]
+    return None
+
+
+def _place(root: Root, condition: Value) -> int | None:
+    """How many loops a root enters before a condition is known; None if it cannot wait for that."""
+    last = max((k for k, a in enumerate(root.order, 1) if a in condition.axes), default=0)
+    plain = not any(a.endswith("/") for a in root.order) and condition.axes.issubset(root.order)
+    rows = last < len(root.order) and root.over.isdisjoint(root.order[:last])
+    return last if plain and rows else None
+
+
+def _taken(root: Root, condition: Value, side: str, new: dict[Value, Value]) -> Root:
+    """A store of what one side of the choice gives; `new` has what was made for that side."""
+    store = root.of
+    assert isinstance(store, Store)
+    for value in walk([store.value], lambda v: isinstance(v, Fold) or v in new):
+        if isinstance(value, Op) and value.op is SELECT and value.operands[0] is condition:
+            new[value] = new[value.operands[1 if side.startswith(HOLDS) else 2]]
+        elif value not in new:
+            same = isinstance(value, Fold) or all(new[a] is a for a in value.args)
+            new[value] = value if same else over_new(value, new)
+    return replace(root, of=replace(store, value=new[store.value]))
+
+
+def _waiting(root: Root, condition: Value, side: str) -> Root:
+    """A root that enters a side of a choice as soon as the condition is known."""
+    place = _place(root, condition)
+    order = (*root.order[:place], side, *root.order[place:])
+    root = replace(root, order=order, given=condition)
+    return replace(root, needs=folds_below(root.args), apart=read_apart(root.args))
