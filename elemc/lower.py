@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import reduce
 from typing import Any
 
@@ -27,7 +28,7 @@ from .graph import (
 from .graph_gradients import Scatter, SumTo
 from .layout import Operand
 from .maps import Extents
-from .ops import NEAR, OPS, QUOTIENT
+from .ops import HIGH, LOW, NEAR, OPS, QUOTIENT
 from .reads import Env, Reads
 from .values import (
     SELECT,
@@ -117,18 +118,24 @@ class Lowering(Reads):
         return self.op("where", x.dtype, condition, x, y)
 
     def quotient(self, x: Value, y: Value) -> Value:
-        """`x / y`, or products where many `x` meet one `y`; right for all that is finite."""
+        """`x / y`, or products where many `x` meet one `y`; right but near subnormal results."""
         many = y.axes < x.axes and x.axes.issuperset(self.axes)
         if x.dtype not in (np.float32, np.float64) or not many:
             return self.op("divide", x.dtype, x, y)
-        dtype, one, small = x.dtype, x.dtype.type(1), 4 * np.finfo(x.dtype).tiny
-        if isinstance(y, Literal) and small < abs(float(y.value)) < 1 / small:
-            inverse = self.literal(one / y.value)
-            return self.make(Op, x.axes, dtype, QUOTIENT, (x, y, self.literal(one), inverse))
-        tiny = self.op("less", BOOL, self.op("absolute", dtype, y), self.literal(small))
-        scale = self.select(tiny, self.literal(dtype.type(2.0**60)), self.literal(one))
-        inverse = self.op("divide", dtype, self.literal(one), self.op("multiply", dtype, y, scale))
-        return self.make(Op, x.axes, dtype, QUOTIENT, (x, y, scale, inverse))
+        dtype, one = x.dtype, self.literal(x.dtype.type(1))
+        small, large = 4 * np.finfo(dtype).tiny, np.finfo(dtype).max ** 0.5
+        if isinstance(y, Literal) and small < abs(float(y.value)) < large:
+            high, low = map(self.literal, inverse_of(y.value))
+            return self.make(Op, x.axes, dtype, QUOTIENT, (x, y, one, high, low))
+        size = self.op("absolute", dtype, y)
+        down = self.select(self.op("greater", BOOL, size, self.literal(dtype.type(large))),
+                           self.literal(dtype.type(2.0**-60)), one)
+        scale = self.select(self.op("less", BOOL, size, self.literal(small)),
+                            self.literal(dtype.type(2.0**60)), down)
+        scaled = self.op("multiply", dtype, y, scale)
+        high = self.make(Op, y.axes, dtype, HIGH, (scaled,))
+        low = self.make(Op, y.axes, dtype, LOW, (scaled, high))
+        return self.make(Op, x.axes, dtype, QUOTIENT, (x, y, scale, high, low))
 
     def op(self, name: str, dtype: np.dtype, *args: Value) -> Value:
         """An operation on values."""
@@ -318,3 +325,12 @@ def _exact(graph: Graph) -> set[Node]:
             near = isinstance(node, Apply) and node.op is NEAR
             stack.extend(() if near else node.children)
     return found
+
+
+def inverse_of(y: Any) -> tuple[np.floating, np.floating]:
+    """The inverse of a number, rounded towards 0, and what it lacks."""
+    exact = 1 / Fraction(float(y))
+    high = y.dtype.type(float(exact))
+    if abs(Fraction(float(high))) > abs(exact):
+        high = np.nextafter(high, y.dtype.type(0))
+    return high, y.dtype.type(float(exact - Fraction(float(high))))

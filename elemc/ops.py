@@ -77,8 +77,14 @@ def with_ties(name: str, ties: str) -> ScalarOp:
 # What gradients give, whose last bit is nobody's: quotients below it may be products.
 NEAR = ScalarOp("near", 1, np.positive, {"*": "{0}"}, 14, notation="{0}",
                 like=lambda dtype: ((dtype_of(dtype),), dtype_of(dtype)))
-QUOTIENT = ScalarOp("quotient", 4, lambda x, y, scale, inverse: x / y,
-                    {"f": "quotient_{S}({0}, {1}, {2}, {3})"}, kinds="f", cost=4)
+# Then y scale has the inverse `high`, and what that lacks is `low`.
+QUOTIENT = ScalarOp("quotient", 5, lambda x, y, scale, high, low: x / y,
+                    {"f": "quotient_{S}({0}, {2}, {3}, {4})"}, notation="{0} / {1}", kinds="f",
+                    cost=3)
+HIGH = ScalarOp("high", 1, np.reciprocal, {"f": "inverse_high_{S}({0})"}, notation="high({0})",
+                kinds="f", cost=6)
+LOW = ScalarOp("low", 2, lambda y, high: 1 / y - high, {"f": "inverse_low_{S}({0}, {1})"},
+               notation="low({0}, {1})", kinds="f", cost=6)
 
 
 # The square root of something that is 0 where its own gradient is.
@@ -88,7 +94,7 @@ ROOT = replace(OPS["sqrt"], name="root")
 SHORTCUT = replace(OPS["where"], name="shortcut")
 
 INTERNAL.update((op.name, op) for op in (
-    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, QUOTIENT, ROOT, SHORTCUT, *TIED.values()))
+    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, QUOTIENT, HIGH, LOW, ROOT, SHORTCUT, *TIED.values()))
 
 
 def cast_code(src: np.dtype, dst: np.dtype) -> CCode:

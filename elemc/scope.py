@@ -228,4 +228,4 @@ def _times_written(value: Value) -> list[int]:
     if not isinstance(value, Op):
         return [1] * len(value.args)
     text = value.op.code(_dtypes(value), value.dtype).text
-    return [max(1, text.count(f"{{{k}}}")) for k in range(len(value.args))]
+    return [text.count(f"{{{k}}}") for k in range(len(value.args))]
