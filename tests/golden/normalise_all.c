@@ -35,13 +35,11 @@ int kernel_normalise_all(int64_t phase, int64_t begin, int64_t end, char *const 
         for (int64_t k = begin0 / LANES; k < end0 / LANES; k++)
           UNROLL for (int64_t l = 0, i0 = k * LANES; l < LANES; l++, i0++)
             sum0_lane[l] = sum0_lane[l] + AT(const double, y_p, i0 * y_s0);
-        if (end0 % LANES) UNROLL for (int64_t l = 0, i0 = end0 - LANES; l < LANES; l++, i0++)
-          sum0_lane[l] = l < LANES - end0 % LANES ? sum0_lane[l] : sum0_lane[l] + AT(const double, y_p, i0 * y_s0);
         UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
         sum0 = sum0_lane[0];
       }
-      for (int64_t i0 = end0 - begin0 < LANES ? begin0 : end0; i0 < end0; i0++)
+      for (int64_t i0 = end0 / LANES * LANES; i0 < end0; i0++)
         sum0 = sum0 + AT(const double, y_p, i0 * y_s0);
       parts0[i1] = sum0;
     }
