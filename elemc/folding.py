@@ -231,8 +231,11 @@ class Folding(Leaves):
             self.states[root.fold] = [state]
             if strip is not None:
                 self.states.pop(root.fold)
-                row = self.buffered[root.fold] = self.buffer("row", fold.dtype, (strip,))
-                scope.body.append(Loop(strip, "lane", [Assign(row, state)], True))
+                rows = Loop(strip, "lane", [], independent=True)
+                inside = scope.inside(rows.body)
+                inside.known[root.fold] = state
+                self.keep(root.fold, inside)
+                scope.body.append(rows)
         if strip is None:
             for root in folds:
                 self.finish(root, (), scope, None)

@@ -18,6 +18,7 @@ from .refold import loads_of, memory_order, order_in_memory
 from .values import (
     BLOCK,
     FEW,
+    NARROW,
     SHORT,
     VECTOR,
     At,
@@ -124,7 +125,7 @@ def roots(spec: Specialized) -> list[Root]:
             root = Root(value, _fold_order(value, spec, few), frozenset(value.over),
                         folds_below(below), read_apart(below))
             found.insert(_before(value, found), root)
-    found = _abreast(_by_rows(found), spec)
+    found = _abreast(_by_rows(found, spec), spec)
     found = [replace(r, order=_turned(r.order, r.over, short)) if r.merges else r for r in found]
     folds = {r.of: r for r in found}
     for store in spec.stores:
@@ -188,11 +189,17 @@ def _turned(order: tuple[str, ...], over: Collection[str],
     return (*order[:last], f"{strip}/", *rows, strip)
 
 
-def _by_rows(found: Sequence[Root]) -> list[Root]:
-    """Roots in which folds in strips that go with folds of the rows they read go by rows."""
+def _by_rows(found: Sequence[Root], spec: Specialized) -> list[Root]:
+    """Roots in which folds in strips that go with folds of the rows they read go by rows.
+
+    So do all folds of narrow tables that come from memory, whose lines then follow each other.
+    """
     rows = {r.of: (frozenset(r.order) - r.over, r.over) for r in found}
     loads = {r.of: {v for v in walk(r.args) if isinstance(v, Load)} for r in found}
-    moved: set[Store | Fold] = set()
+    narrow = spec.far and all(
+        _could_go_by_rows(r) and spec.between(r.order[-1])[1] <= NARROW
+        and cost(walk(r.inputs())) < HEAVY for r in found)
+    moved: set[Store | Fold] = {r.of for r in found if narrow}
     for root in found:  # those that need folds of rows
         if _could_go_by_rows(root):
             turned = (root.over, frozenset({root.order[-1]}))

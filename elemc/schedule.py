@@ -212,14 +212,14 @@ class _Scheduler(Folding):
         late: dict[Fold, frozenset[Fold]] = {}
         for root in segment.roots:
             fold = root.of
-            if not isinstance(fold, Fold) or fold not in wanted or (
-                    fold in self.planned or fold in self.by_rows):
+            if not isinstance(fold, Fold) or fold not in wanted or fold in self.planned:
                 continue
             here = segment.axis is None or segment.axis in root.over  # where this level ends it
             if isinstance(fold, Scan):
                 self.plan(fold, fold.over if here else fold.axes, shared, strip if here else None)
                 continue
-            if not here or (shared and not self.same_phase(segment, later, fold)):
+            if not here or fold in self.by_rows or (
+                    shared and not self.same_phase(segment, later, fold)):
                 late[fold] = self.uses[fold]
         around = {b.rstrip("/") for b in bound}
         values = [a for r in users for v in (r, *self.waiting.get(r.of, ())) for a in v.args]

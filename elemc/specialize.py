@@ -19,6 +19,7 @@ from .values import (
     BLOCK,
     FEW,
     LONGEST,
+    NARROW,
     SHORT,
     VECTOR,
     ZERO,
@@ -141,7 +142,8 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     """What is worth knowing of extents that are now `sizes`: the least and most they may be.
 
     Rows of at most `SHORT` elements are loops that the compiler unrolls, if it knows how long they
-    are; folds of rows of at most `BLOCK` elements need no tree.  So are folds of at most `FEW`.
+    are, and so are folds of at most `FEW`; folds of rows of at most `BLOCK` elements need no tree;
+    folds that keep rows of at most `NARROW` elements go by rows, if these come from memory.
     What cannot be merged minds whether there are `VECTOR` rows.
     """
     found: Bounds = {}
@@ -160,8 +162,9 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
             if not long:
                 found |= short
                 continue
-            row = len(long) == 1 and folded.issuperset(axes)
-            most = BLOCK // math.prod(n for n, _ in short.values()) if row else 0
+            most = 0 if len(long) > 1 else BLOCK if folded.issuperset(axes) else (
+                NARROW if folded else 0)
+            most //= math.prod(n for n, _ in short.values())
             if sizes[long[0]] <= most:
                 found |= short
             low, high = (SHORT + 1, most) if sizes[long[0]] <= most else (

@@ -142,7 +142,7 @@ class Statements(FoldLoops):
             "kind": "loop", "var": f"i{k}", "start": start, "stop": stop,
             "base": f"b{k}", "width": f"w{k}", "independent": item.independent,
             "rolled": item.independent and self.length(self.extent_of(item.axis)) in ROLLED,
-            "reverse": item.reverse}
+            "reverse": item.reverse, "fetch": []}
         if item.kind.startswith("parallel"):
             view |= {"start": begin, "stop": end}
         if item.independent:
@@ -157,6 +157,12 @@ class Statements(FoldLoops):
         outer, self.mentioned = self.mentioned, set()
         self.line = {w.operand: f"{self.kernel.operands[w.operand].name}_line[i{k} - b{k}]"
                      for w in item.lines}
+        if self.kernel.far and item.independent and item.kind == "serial" and any(
+                isinstance(s, Assign) and isinstance(s.target, Element) and s.target.dims
+                for s in item.body):  # states of a row
+            view["fetch"] = self.fetches(item, start, 2)
+            view["length"] = stop
+            self.macros |= {"FETCH_LINE"} if view["fetch"] else set()
         view["body"] = self.body(item.body)
         self.strip = around
         if item.lines:

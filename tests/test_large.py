@@ -156,3 +156,35 @@ def test_columns_in_a_thread_with_a_small_stack():
     finally:
         threading.stack_size(before)
     assert [float(part[-1]) for part in found] == [20000 * (k + 1.5) for k in range(8)]
+
+
+FOLDS = {
+    "sum": lambda x: x.sum(axis=0), "max": lambda x: x.max(axis=0),
+    "masked": lambda x: np.sum(x, axis=0, where=x > 0), "several": lambda x: (
+        (x * x).sum(axis=0), np.abs(x).min(axis=0), x.mean(axis=0, keepdims=True)),
+    "variance": lambda x: x.var(axis=0), "centred": lambda x: x - x.mean(axis=0),
+    "weighted": lambda x: (x * x[:, :1]).sum(axis=0), "of functions": lambda x: np.exp(x).sum(axis=0),
+    "rows too": lambda x: (x.sum(axis=0), x.sum(axis=1)), "places": lambda x: x.argmax(axis=0),
+    "running": lambda x: np.cumsum(x, 0).sum(axis=0), "all": lambda x: (x.sum(axis=0), x.sum()),
+}
+
+
+@pytest.mark.parametrize("name", FOLDS)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_narrow_tables_from_memory_have_the_same_bits(monkeypatch, name, dtype):
+    """They are folded by rows, in chunks; others in strips of columns."""
+    texts = []
+    for shape in ((200, 512), (64, 40), (4097, 17), (3, 200), (130, 513)):
+        x = values(shape, dtype)
+        want = ec.compile(FOLDS[name])(x)
+        with monkeypatch.context() as patch:
+            patch.setattr(runtime, "large_bytes", lambda: 0)
+            f = ec.compile(FOLDS[name])
+            got = f(x)
+            texts.append(f.dump(x, stage="nest"))
+        for one, other in zip(*(v if isinstance(v, tuple) else (v,) for v in (got, want)),
+                              strict=True):
+            np.testing.assert_array_equal(one, other)
+    in_strips = ("of functions", "places", "running", "rows too")
+    chunked = ["(chunks)" in text for text in texts]
+    assert name == "all" or (chunked[0], chunked[-1]) == (name not in in_strips, False)
