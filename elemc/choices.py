@@ -51,16 +51,16 @@ def _with_users(root: Root, users: Sequence[Root]) -> Root:
 
 def _condition(root: Root) -> Value | None:
     """The condition, the same for a whole row, on which it depends what scans a store needs."""
-    if not isinstance(root.of, Store):
+    if not isinstance(root.of, Store) or any(
+            isinstance(v, Op) and v.op.fault(tuple(a.dtype for a in v.operands))
+            for v in walk([root.of.value])):  # faults are to be found on either side
         return None
     for value in walk([root.of.value], lambda v: isinstance(v, Fold)):
         if isinstance(value, Op) and value.op is SELECT and (
                 _place(root, value.operands[0]) is not None):
-            sides = [walk([side]) for side in value.operands[1:]]
-            scans = [{v for v in side if isinstance(v, Scan)} for side in sides]
-            faults = any(isinstance(v, Op) and v.op.fault(tuple(a.dtype for a in v.operands))
-                         for side in sides for v in side)  # which are to be found on either side
-            if scans[0] != scans[1] and not faults:
+            one, other = ({v for v in walk([side]) if isinstance(v, Scan)}
+                          for side in value.operands[1:])
+            if one != other:
                 return value.operands[0]
     return None
 

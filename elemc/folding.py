@@ -143,7 +143,8 @@ class Folding(Leaves):
         low, high = self.spec.between(strip)
         values = walk(v for r in folded for v in r.inputs())
         apart = any(v in self.kept and v not in self.buffered for v in values)  # kept by every turn
-        apart |= any(isinstance(r.of, Place) for r in folded)  # every turn has an index of its own
+        # every turn has an index of its own
+        apart |= any(isinstance(r.of, Place) or r.fold.program.index for r in folded)
         trees = any(not r.fold.program.exact for r in folded)  # then rows are apart
         few = FEW // 2 if trees else FEW
         most = 0 if apart else SHORT - 1 if cost(values) >= HEAVY else few
@@ -155,14 +156,15 @@ class Folding(Leaves):
             return not value.args or isinstance(value, (At, Load)) or scope.find(value) is not None
 
         inner, loop.width = scope.inside(loop.packed), width
+        outside = scope.inside(loop.copies)
         for value in walk([v for r in folded for v in r.inputs()], leaf):
             if leaf(value) and value.axes and not isinstance(scope.find(value), Named):
                 kind = self.load_name(value) if isinstance(value, Load) else "v"
                 name = inner.name(f"{kind.removesuffix('_v')}_rows")
                 row = Element(value.axes, value.dtype, name, at="row")
                 inner.known[value] = replace(row, at="packed")
-                loop.copies += [Local(name, value.dtype, rows=width),
-                                Assign(row, scope.find(value) or value)]
+                loop.copies.append(Local(name, value.dtype, rows=width))
+                loop.copies.append(Assign(row, outside.value(value)))
         before = dict(self.states)
         for root, fold in zip(folded, loop.folds, strict=True):
             self.states[root.fold] = [

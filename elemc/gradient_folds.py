@@ -103,7 +103,8 @@ def _extremum(g: Array, node: Accumulate) -> Parts:
 def _prod(g: Array, node: Accumulate) -> Parts:
     """The product of the other elements, zeros and infinities among them.
 
-    It takes a division where the whole product is a number that kept all its digits.
+    It takes a division where the whole product kept its digits: it is finite, and so is no product
+    of some of the elements subnormal or 0, for that of all that are less than 1 is not.
     """
     x: Any = Array(node.arg)
     if node.where is not None:
@@ -112,7 +113,8 @@ def _prod(g: Array, node: Accumulate) -> Parts:
     share = g if node.initial is None else g * Array(node.initial)
     other = others(x, node.axes)
     if x.dtype.kind == "f" and node.axes:
-        whole = (abs(product) >= np.finfo(x.dtype).tiny) & np.isfinite(product)
+        least = accumulate("prod", np.minimum(abs(x), 1), node.axes)
+        whole = (least >= np.finfo(x.dtype).tiny) & np.isfinite(product)
         other = apply(SHORTCUT, stretched(whole, node), stretched(product, node) / x, other)
     of_arg = stretched(share, node) * conj(other)
     return _cotangents(node, of_arg, None if node.initial is None else g * conj(product))

@@ -125,7 +125,10 @@ class Lowering(Reads):
         dtype, one = x.dtype, self.literal(x.dtype.type(1))
         small, large = 4 * np.finfo(dtype).tiny, np.finfo(dtype).max ** 0.5
         if isinstance(y, Literal) and small < abs(float(y.value)) < large:
-            high, low = map(self.literal, inverse_of(y.value))
+            inverse, lacks = inverse_of(y.value)
+            high, low = self.literal(inverse), self.literal(lacks)
+            if not lacks:  # a power of 2
+                return self.op("multiply", dtype, x, high)
             return self.make(Op, x.axes, dtype, QUOTIENT, (x, y, one, high, low))
         size = self.op("absolute", dtype, y)
         down = self.select(self.op("greater", BOOL, size, self.literal(dtype.type(large))),

@@ -42,3 +42,19 @@ def test_choices_are_numpys(name, shape):
     got, want = (v if isinstance(v, tuple) else (v,) for v in (f(x), WHERE[name](x)))
     for one, other in zip(got, want, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+FAULTS = {
+    "in a side": lambda x, y: np.where(x[:, :1] > 0, np.cumsum(x, 1), x ** y),
+    "in another choice": lambda x, y: np.where(x[:, :1] > 0, np.cumsum(x, 1), x) + np.where(
+        x[:, :1] > 0, 1, x ** y),
+    "in a fold": lambda x, y: np.where(x[:, :1] > 0, np.cumsum(x, 1), x) + np.where(
+        x[:, :1] > 0, 1, (x ** y).sum(axis=1, keepdims=True)),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_found_on_either_side(name):
+    x, y = np.array([[1, 2, 3]]), np.array([[-1, -2, 1]])
+    with pytest.raises(ec.DomainError):
+        ec.compile(FAULTS[name])(x, y)

@@ -131,6 +131,21 @@ def test_quotients_without_divisions(dtype):
         np.testing.assert_array_equal(got[ordinary], want[ordinary])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("c", [1.0, -1.0, 2.0, -0.5, 2.0**60, 3.0, -0.1, 1e-30])
+def test_quotients_by_constants(dtype, c):
+    """The gradient in m of sum(m / c * g) is g / c."""
+    m, g = ec.array("m", 2, dtype), ec.array("g", 1, dtype)
+    f = ec.function([m, g], ec.grad(((m / c) * g).sum(), [m])[0])
+    info, c = np.finfo(dtype), np.dtype(dtype).type(c)
+    values = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1, -3, info.max, info.tiny], dtype)
+    with np.errstate(all="ignore"):
+        got, want = f(np.ones((2, values.size), dtype), values)[1], values / c
+    np.testing.assert_allclose(got, want, info.eps, info.smallest_subnormal)
+    signs = ~np.isnan(want)
+    np.testing.assert_array_equal(np.signbit(got[signs]), np.signbit(want[signs]))
+
+
 def test_copies_of_gradients_are_the_same():
     s, m = ec.matrix("s"), ec.vector("m")
     f = ec.function([s, m], ec.grad(ec.sum(ec.tanh(s / m)), [s, m]))

@@ -204,6 +204,17 @@ def test_products_with_and_without_zeros_among_them(shape, dtype):
                                    atol=2 * np.finfo(x.dtype).tiny)
 
 
+def test_products_of_which_parts_are_out_of_range():
+    slope = ec.grad(lambda x: x.prod(axis=1).sum())
+    got = slope(np.array([[3e-162, 3e-162, 1e300]]))
+    np.testing.assert_allclose(got[0, :2], [3e138, 3e138], rtol=1e-15)
+    got = slope(np.array([[1e-22, 1.2e-23, 1e36]], "float32"))
+    np.testing.assert_allclose(got[0, :2], [1.2e13, 1e14], rtol=1e-6)
+    row = np.ones((1, 40))
+    row[0, [0, 16, 1]] = 3e-162, 3e-162, 1e300
+    np.testing.assert_allclose(slope(row)[0, 2], 9e-24, rtol=1e-14)
+
+
 def test_products_in_float32_beside_a_zero():
     row = np.array([1e13] * 4 + [0.0] + [1e13] * 5, "float32")
     got = ec.grad(lambda x: x.prod())(row)

@@ -183,3 +183,19 @@ def test_elements_without_size_are_an_error():
     f(np.ones(3))
     with pytest.raises(ec.ElemcError):
         f(np.zeros(4, dtype=[("a", "V0"), ("b", "f8")])["a"])
+
+
+@pytest.mark.parametrize("columns", [2, 5, 8, 9])
+def test_narrow_tables_of_what_other_loops_leave(columns):
+    x = np.random.default_rng(0).random((17, 40, columns))
+    f = lambda x: (np.cumsum(x, 2)[:, :, -1:] + x).max(axis=0)  # noqa: E731
+    np.testing.assert_allclose(ec.compile(f)(x), f(x), rtol=1e-15)
+
+
+def test_narrow_tables_and_indices():
+    last = ec.Accumulator("place", -1, lambda a, v, k: np.where(v > 0, k, a), index=True,
+                          merge=lambda a, b: np.maximum(a, b), commutative=True)
+    x = np.ones((2068, 3), int)
+    x[60:, 1] = 0
+    got = ec.compile(lambda x: ec.accumulate(last, x, axis=0))(x)
+    np.testing.assert_array_equal(got, [2067, 59, 2067])
