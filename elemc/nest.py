@@ -115,8 +115,9 @@ class Loop:
     """A loop over one axis; `independent` if its iterations may run in any order.
 
     A "mirrored" one is part of a loop over the same axis, and goes the other way.
-    `lines` are writes of its body that go past the caches, a block at a time; `length` names how
-    long strips are: STAGE, if they go from one loop to the next, ABREAST, if they are of rows.
+    `lines` are writes of its body that go past the caches, a block at a time; `ahead` asks the
+    memory for as much as a turn of the loops around reads; `length` names how long strips are:
+    STAGE, if they go from one loop to the next, ABREAST, if they are of rows.
     """
 
     axis: str
@@ -125,6 +126,7 @@ class Loop:
     independent: bool = False
     reverse: bool = False
     lines: tuple[Write, ...] = ()
+    ahead: bool = False
     length: str = "STRIP"
 
 

@@ -38,6 +38,7 @@ from .sharing import Segment, across, carried, loops, runs_along, same_states
 from .specialize import lines
 from .stages import stages
 from .values import (
+    NARROW,
     Access,
     At,
     Fold,
@@ -276,6 +277,8 @@ class _Scheduler(Folding):
             loop = Loop(axis, self.kind(axis, bound, segment), [], reverse=bool(segment.reverse))
             loop.independent = last and (loop.kind == "lane" or all(
                 isinstance(r.of, Store) or r.of in self.by_rows for r in segment.roots))
+            loop.ahead = self.spec.far and last and self.spec.between(axis)[1] <= NARROW and all(
+                r.of in self.by_rows for r in segment.roots)
             scope.body.append(loop)
             inside = scope.inside(loop.body)
             if loop.independent and loop.kind != "lane":

@@ -157,9 +157,7 @@ class Statements(FoldLoops):
         outer, self.mentioned = self.mentioned, set()
         self.line = {w.operand: f"{self.kernel.operands[w.operand].name}_line[i{k} - b{k}]"
                      for w in item.lines}
-        if self.kernel.far and item.independent and item.kind == "serial" and any(
-                isinstance(s, Assign) and isinstance(s.target, Element) and s.target.dims
-                for s in item.body):  # states of a row
+        if item.ahead:
             view["fetch"] = self.fetches(item, start, 2)
             view["length"] = stop
             self.macros |= {"FETCH_LINE"} if view["fetch"] else set()
