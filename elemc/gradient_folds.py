@@ -113,8 +113,10 @@ def _prod(g: Array, node: Accumulate) -> Parts:
     share = g if node.initial is None else g * Array(node.initial)
     other = others(x, node.axes)
     if x.dtype.kind == "f" and node.axes:
-        least = accumulate("prod", np.minimum(abs(x), 1), node.axes)
-        whole = (least >= np.finfo(x.dtype).tiny) & np.isfinite(product)
+        info: Any = np.finfo(x.dtype)
+        below = np.minimum(abs(x), 1 - info.eps)  # a product by 1 would be none, and no vector code
+        least = accumulate("prod", below, node.axes)
+        whole = (least >= info.tiny) & np.isfinite(product)
         other = apply(SHORTCUT, stretched(whole, node), stretched(product, node) / x, other)
     of_arg = stretched(share, node) * conj(other)
     return _cotangents(node, of_arg, None if node.initial is None else g * conj(product))
