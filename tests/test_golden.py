@@ -62,6 +62,8 @@ KERNELS = {
     "running_columns": ([x], ec.cumsum(x, 0), {}, lambda x: x.cumsum(0), 40),
     "recurrence": ([x], ec.scan(horner, x, 1), {},
                    lambda x: np.array([[np.polyval(r[:k], 2) for k in range(1, r.size + 1)] for r in x]), 110),
+    "choice": ([x], ec.where(x[:, :1] > 0, ec.cumsum(x, 1), 2 * x), {},
+               lambda x: np.where(x[:, :1] > 0, x.cumsum(1), 2 * x), 45),
     "two_modes": ([x, y], [x + y, x * y], {"mode": ["broadcast", PRODUCT]},
                   lambda x, y: (x + y, x.sum(0) * y), 120),
     "half": ([h], h * h + 1, {}, lambda h: h * h + np.float16(1), 100),
