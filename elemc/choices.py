@@ -89,6 +89,7 @@ def _taken(root: Root, condition: Value, side: str, new: dict[Value, Value]) -> 
 def _waiting(root: Root, condition: Value, side: str) -> Root:
     """A root that enters a side of a choice as soon as the condition is known."""
     place = _place(root, condition)
+    assert place is not None
     order = (*root.order[:place], side, *root.order[place:])
     root = replace(root, order=order, given=condition)
     return replace(root, needs=folds_below(root.args), apart=read_apart(root.args))

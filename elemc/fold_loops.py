@@ -124,11 +124,9 @@ class FoldLoops(Expressions):
         count = max(LANES, LANE_BYTES // widest)  # no other fold of the kernel has a say
         stores = any(isinstance(s, Write) or isinstance(s, Assign) and bool(
             isinstance(s.target, Element) and s.target.dims) for s in statements(item.body))
-        again = all(isinstance(s, Let) or isinstance(s, Assign) and isinstance(s.target, Element)
+        alone = all(isinstance(s, Let) or isinstance(s, Assign) and isinstance(s.target, Element)
                     and s.target.at == "lane" for s in statements(item.body))
-        once = not all(f.idempotent for f in item.folds)
-        if once:  # a vector of lanes, of which some are left out
-            again &= count * widest == LANE_BYTES and _cost(item.body) < HEAVY
+        again = alone and all(f.idempotent for f in item.folds)
         if all(f.exact for f in item.folds):  # others mind in which order they are merged
             count *= 2 if item.axis in self.within else 1  # a chunk is long
             count *= 2 if any(f.top for f in item.folds) else 1  # where more waits for less
@@ -152,10 +150,7 @@ class FoldLoops(Expressions):
         far = self.fetches(item, f"k * {lanes}", 2) if full and self.kernel.far else []
         view["fetch"] = [f"{fetch}({address}{f' + {at}' if at else ''})"
                          for fetch, address, size in far for at in range(0, count * size, 64)]
-        if once:
-            self.folded = f"l < {lanes} - {f'e{k}' if tree else stop} % {lanes}"
-        view["last"] = self.body(item.body)
-        self.folded, self.after_lanes = "", True
+        self.after_lanes = True
         view["rest"] = self.body(item.body)
         self.after_lanes = False
         return view | self.joined(view["folds"]) | row_states(view["folds"], tree)

@@ -67,9 +67,8 @@ class Statements(FoldLoops):
                         else f"[PACK * {item.rows}]" if item.rows else "")
                 return {"kind": "local", "name": item.name + size, "type": self.type(item.dtype)}
             case Assign():
-                target, value = self.text(item.target), self.text(item.value)
-                value = f"{self.folded} ? {target} : {value}" if self.folded else value
-                return {"kind": "assign", "target": target, "value": value}
+                return {"kind": "assign", "target": self.text(item.target),
+                        "value": self.text(item.value)}
             case Check():
                 return self.check(item)
             case Write():

@@ -144,3 +144,19 @@ def test_what_waits_within_a_strip(dtype):
         return np.exp(least - least.max(axis=1, keepdims=True))
 
     np.testing.assert_allclose(ec.compile(distances)(x), distances(x), rtol=1e-5)
+
+
+BESIDE = {
+    "doubles": lambda x: x.astype("float64").max(axis=1), "functions": lambda x: np.exp(x).sum(axis=1),
+    "columns": lambda x: (x - x.sum(axis=1, keepdims=True)).sum(axis=0), "scans": lambda x: x.cumsum(1),
+    "stores": lambda x: x / x.sum(axis=1, keepdims=True), "places": lambda x: x.argmax(axis=1),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_else_a_kernel_does_changes_no_bit_of_a_sum(name, dtype):
+    for columns in (5, 17, 100, 317, 5000):
+        x = np.random.default_rng(0).random((40, columns)).astype(dtype)
+        both = ec.compile(lambda x: (x.sum(axis=1), BESIDE[name](x)))(x)
+        np.testing.assert_array_equal(both[0], ec.compile(lambda x: x.sum(axis=1))(x))
