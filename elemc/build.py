@@ -1,8 +1,8 @@
 """C source -> a loaded library: compiled once per content and machine, then taken from the cache.
 
 A kernel has one entry (`ENTRY_C`) and is opened privately; the libraries whose functions kernels
-declare and do not define, for mathematics and runtime.c, are opened before any of them and their
-names are global.
+declare and do not define are opened before them and their names are global: runtime.c, and for
+those that want it the math library.
 
 What is imported here is what loads libraries that are there; what stores them is imported where
 something is missing.
@@ -30,6 +30,7 @@ from .threads_limits import tell_threadpoolctl
 from .toolchain import Toolchain, find_toolchain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from .build_jobs import Job, Kernel
@@ -45,6 +46,7 @@ KEEP_C = "void elemc_keep_at_most(int64_t bytes)"
 
 UNMAPPABLE = ("failed to map", "Operation not permitted", "Permission denied")
 
+RUNTIME, MATH = "elemc_runtime", "elemc_math"
 CALLABLE, CALLABLE_NAME = "callable.c", "elemc_callable"  # the call path
 
 STAMP = stamp_now()  # part of the key of whatever is kept for other processes
@@ -61,8 +63,8 @@ class _Loaded:
 
     def __init__(self) -> None:
         self.kernels: dict[tuple[str, ...], Kernel] = {}
-        # identity of the toolchain -> keys, and libraries by name
-        self.support: dict[str, tuple[str, dict[str, Any]]] = {}
+        # identity of the toolchain -> key and library by name
+        self.support: defaultdict[str, dict[str, tuple[str, Any]]] = defaultdict(dict)
         self.unlock()
 
     def unlock(self) -> None:
@@ -92,7 +94,7 @@ def load_kernel(source: str, entry: str, flags: tuple[str, ...] = (),
     flags : tuple of str
         For the compiler, besides those of every kernel.
     wants : tuple of str
-        What else it needs of the compiler: see `Toolchain.extra`.
+        What else it needs: "math", the math library; for others see `Toolchain.extra`.
 
     Raises
     ------
@@ -100,6 +102,7 @@ def load_kernel(source: str, entry: str, flags: tuple[str, ...] = (),
         If there is no compiler, or it fails, or what it made cannot be loaded.
     """
     tool = _toolchain()
+    libraries = (MATH,) if "math" in wants else ()
     flags = (*flags, *tool.extra(wants))
     memo = (tool.identity, entry, source, *flags)
     kernel = _loaded.kernels.get(memo)
@@ -107,14 +110,15 @@ def load_kernel(source: str, entry: str, flags: tuple[str, ...] = (),
         with _loaded.lock(*memo):
             kernel = _loaded.kernels.get(memo)
             if kernel is None:
-                kernel = _loaded.kernels[memo] = _load_kernel(tool, source, entry, flags)
+                kernel = _loaded.kernels[memo] = _load_kernel(tool, source, entry, flags, libraries)
     return kernel
 
 
-def _load_kernel(tool: Toolchain, source: str, entry: str, flags: tuple[str, ...]) -> Kernel:
+def _load_kernel(tool: Toolchain, source: str, entry: str, flags: tuple[str, ...],
+                 libraries: tuple[str, ...]) -> Kernel:
     from .build_jobs import Job, Kernel
 
-    needs, _ = _support(tool)
+    needs = _support(tool, *libraries)
     start = time.perf_counter()
     job = Job(tool, entry, source, flags, depends=needs)
     library, path, cached = _load(job, os.RTLD_NOW)
@@ -127,45 +131,58 @@ def _load_kernel(tool: Toolchain, source: str, entry: str, flags: tuple[str, ...
     return Kernel(address, entry, path, source, cached, seconds, function, library)
 
 
-def _support(tool: Toolchain) -> tuple[str, dict[str, Any]]:
-    """Load the libraries that every kernel may call; returns their keys, and them by name."""
+def _support(tool: Toolchain, *names: str) -> str:
+    """Load runtime.c and libraries of these names for the kernels that call them; their keys."""
     tell_threadpoolctl()
-    held = _loaded.support.get(tool.identity)
-    if held is None:
+    names, held = (RUNTIME, *names), _loaded.support[tool.identity]
+    if any(name not in held for name in names):
         with _loaded.lock("support", tool.identity):
-            held = _loaded.support.get(tool.identity)
-            if held is None:
-                held = _loaded.support[tool.identity] = _known_support(tool) or _new_support(tool)
-                runtime_function(USE_THREADS_C)(number_of_threads())
-                runtime_function(KEEP_C)(cache_dirs.bytes_of("ELEMC_RECYCLE", -1))
-    return held
+            missing = [n for n in names if n not in held and not _known_support(tool, n)]
+            if missing:
+                _new_support(tool, missing)
+    return " ".join(held[name][0] for name in names)
 
 
-def _new_support(tool: Toolchain) -> tuple[str, dict[str, Any]]:
-    """Find the libraries by the C that they are made of."""
-    from .build_jobs import Job, obtain_all
+def _new_support(tool: Toolchain, names: Sequence[str]) -> None:
+    """Find libraries by the C that they are made of; beside runtime.c the call path is built."""
+    from .build_jobs import obtain_all
 
+    jobs = [_support_job(tool, name) for name in names]
+    also = []
+    if RUNTIME in names:
+        with contextlib.suppress(MissingHeaders):  # then there is none
+            also = [_extension_job(tool, jobs[0].key, own_source(CALLABLE), CALLABLE_NAME)]
+    obtain_all((*jobs, *also))
+    paths = {}
+    for job in jobs:
+        library, paths[job.name], _ = _load(job, os.RTLD_NOW | os.RTLD_GLOBAL)
+        _hold(tool, job.name, job.key, library)
+    _remember(tool, paths)
+
+
+def _support_job(tool: Toolchain, name: str) -> Job:
+    from .build_jobs import Job
+
+    if name == RUNTIME:  # kernels call libm, too
+        return Job(tool, name, own_source("runtime.c"), links=("-lpthread", "-lm"))
     links = ("-lmvec", "-lm") if tool.simd else ("-lm",)
-    jobs = (Job(tool, "elemc_math", mathlib.source(), (f"-DELEMC_LIBMVEC={int(tool.simd)}",),
-                links),
-            Job(tool, "elemc_runtime", own_source("runtime.c"), links=("-lpthread",)))
-    needs = " ".join(job.key for job in jobs)
-    with contextlib.suppress(MissingHeaders):  # then there is none
-        obtain_all((*jobs, _extension_job(tool, needs, own_source(CALLABLE), CALLABLE_NAME)))
-    loaded = {job.name: _load(job, os.RTLD_NOW | os.RTLD_GLOBAL) for job in jobs}
-    _remember(tool, {name: path for name, (_, path, _) in loaded.items()})
-    return needs, {name: one[0] for name, one in loaded.items()}
+    return Job(tool, name, mathlib.source(), (f"-DELEMC_LIBMVEC={int(tool.simd)}",), links)
 
 
-def _known_support(tool: Toolchain) -> tuple[str, dict[str, Any]] | None:
-    """Find them by what an earlier process of this package noted; None if one is missing."""
-    known, libraries = _known(tool), {}
-    for name in ("elemc_math", "elemc_runtime"):
-        found = name in known and stored_library(*known[name], os.RTLD_NOW | os.RTLD_GLOBAL)
-        if not found:
-            return None
-        libraries[name] = found[0]
-    return " ".join(known[name][0] for name in libraries), libraries
+def _known_support(tool: Toolchain, name: str) -> bool:
+    """Whether a library is there that an earlier process of this package noted."""
+    known = _known(tool).get(name)
+    found = known and stored_library(*known, os.RTLD_NOW | os.RTLD_GLOBAL)
+    if known and found:
+        _hold(tool, name, known[0], found[0])
+    return bool(found)
+
+
+def _hold(tool: Toolchain, name: str, key: str, library: Any) -> None:
+    _loaded.support[tool.identity][name] = key, library
+    if name == RUNTIME:
+        runtime_function(USE_THREADS_C)(number_of_threads())
+        runtime_function(KEEP_C)(cache_dirs.bytes_of("ELEMC_RECYCLE", -1))
 
 
 def own_source(file: str) -> str:
@@ -194,9 +211,9 @@ def _remember(tool: Toolchain, paths: dict[str, Path]) -> None:
         cache_dirs.save_record(_place(tool), {**_known(tool), **new})
 
 
-def stored_kernel(key: str, checksum: str, entry: str) -> tuple[int, Any] | None:
+def stored_kernel(key: str, checksum: str, entry: str, math: bool) -> tuple[int, Any] | None:
     """The address of a kernel that is in the cache, and what keeps it loaded; or None."""
-    _support(_toolchain())
+    _support(_toolchain(), *[MATH] * math)
     found = stored_library(key, checksum)
     if found is None:
         return None
@@ -226,7 +243,9 @@ def runtime_function(prototype: str) -> Any:
     CompileError
         If there is no compiler, or it fails.
     """
-    library = _support(_toolchain())[1]["elemc_runtime"]
+    tool = _toolchain()
+    _support(tool)
+    library = _loaded.support[tool.identity][RUNTIME][1]
     name = prototype.partition("(")[0].split()[-1].lstrip("*")
     return library.load_function(_ffi.typeof(prototype.replace(name, "(*)", 1)), name)
 
@@ -266,7 +285,7 @@ def build_extension(source: str, name: str) -> Path:
         As `load_kernel`.
     """
     tool = _toolchain()
-    needs, _ = _support(tool)
+    needs = _support(tool)
     # Loaded here so that what cannot be loaded is rebuilt; the import finds the same library.
     return _load(_extension_job(tool, needs, source, name), os.RTLD_NOW)[1]
 

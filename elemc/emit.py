@@ -86,6 +86,7 @@ class Source:
     text: str
     entry: str
     bindings: Bindings
+    math: bool  # whether it calls functions of the math library
 
 
 def emit(kernel: Kernel, entry: str, banner: Sequence[str]) -> Source:
@@ -115,7 +116,7 @@ class _Emitter(Statements):
             extents=[(name, self.length(what) or f"n[{k}]")
                      for k, (what, name) in enumerate(self.sizes.items())],
             buffers=memory, checks=self.checks, **self.prologue(repr((phases, views, memory))))
-        return Source(text, entry, bindings)
+        return Source(text, entry, bindings, bool(self.externs))
 
     def size_place(self, axis: str) -> int:
         """Where the extent of an axis stands among the sizes."""

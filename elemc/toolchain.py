@@ -79,7 +79,7 @@ class Toolchain(NamedTuple):
         x86 = platform.machine().lower() in ("x86_64", "amd64")
         flags = {"uncontracted": ("-mno-fma", "-mno-avx512f") if x86 else (),
                  "full vectors": ("-fvect-cost-model=unlimited",)}
-        return tuple(flag for want in wants for flag in flags[want])
+        return tuple(flag for want in wants for flag in flags.get(want, ()))
 
 
 class _Unusable(Exception):

@@ -128,7 +128,7 @@ def compile_together(calls):
         with contextlib.suppress(ec.CompileError):  # the calls will find which kernel it is
             for function, key, spec, kernel, source, _, entry in unit:
                 function._by_signature[key] = compiler.load(
-                    spec, kernel, Source(text, entry, source.bindings))
+                    spec, kernel, Source(text, entry, source.bindings, True))
 
 
 def assert_same_bits(got, want):

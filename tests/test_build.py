@@ -51,7 +51,8 @@ from elemc import build, build_jobs, mathlib
 mathlib.source = lambda: {MATH!r}
 build_jobs.obtain_all = lambda jobs: None
 def check(number=1):
-    kernel = build.load_kernel({KERNEL!r}.replace("NUMBER", str(number)), "test_kernel")
+    text = {KERNEL!r}.replace("NUMBER", str(number))
+    kernel = build.load_kernel(text, "test_kernel", wants=("math",))
     x, z = np.arange(1001.0), np.zeros(1001)
     p = build._ffi.new("char *[2]", [build._ffi.cast("char *", a.ctypes.data) for a in (x, z)])
     null = build._ffi.NULL
@@ -63,6 +64,10 @@ def check(number=1):
 
 def source(number=1):
     return KERNEL.replace("NUMBER", str(number))
+
+
+def load(text):
+    return build.load_kernel(text, "test_kernel", wants=("math",))
 
 
 def evaluate(kernel):
@@ -166,7 +171,7 @@ def test_without_a_compiler(monkeypatch, tmp_path):
     no_compiler(monkeypatch, tmp_path)
     assert toolchain.find_toolchain() is None
     with pytest.raises(CompileError, match="no C compiler"):
-        build.load_kernel(source(), "test_kernel")
+        load(source())
 
 
 def test_fallback(monkeypatch):
@@ -179,13 +184,13 @@ def test_fallback(monkeypatch):
 
 
 def test_users_flags(monkeypatch):
-    plain = build.load_kernel(source(), "test_kernel")
+    plain = load(source())
     monkeypatch.setenv("ELEMC_CFLAGS", "-DNUMBER='2 + 2'")
     tool = toolchain.find_toolchain()
     assert tool.flags[-1] == "-DNUMBER=2 + 2"
-    kernel = build.load_kernel(KERNEL, "test_kernel")
+    kernel = load(KERNEL)
     np.testing.assert_array_equal(evaluate(kernel), 3 * np.arange(1001.0) + 4)
-    assert build.load_kernel(source(), "test_kernel").path != plain.path
+    assert load(source()).path != plain.path
 
 
 @pytest.mark.parametrize("flags", ["-ffast-math", "-O2 -Ofast", "-O2 'unclosed"])
@@ -213,7 +218,7 @@ def test_every_family_compiles_kernels(monkeypatch, compiler):
     elif shutil.which(compiler) is None:
         pytest.skip(f"there is no {compiler}")
     monkeypatch.setenv("ELEMC_CC", compiler)
-    kernel = build.load_kernel(source(), "test_kernel")
+    kernel = load(source())
     np.testing.assert_array_equal(evaluate(kernel), 3 * np.arange(1001.0) + 1)
     assert "test_kernel" in build.assembly(source())
 
@@ -222,9 +227,9 @@ def test_every_family_compiles_kernels(monkeypatch, compiler):
 
 
 def test_cold_then_warm(monkeypatch, root):
-    cold = build.load_kernel(source(), "test_kernel")
+    cold = load(source())
     assert not cold.cached and cold.address and cold.path.parent.parent == root
-    assert build.load_kernel(source(), "test_kernel") is cold
+    assert load(source()) is cold
     expected = evaluate(cold)
     new_process(monkeypatch)
 
@@ -232,7 +237,7 @@ def test_cold_then_warm(monkeypatch, root):
         raise AssertionError("a warm start runs no program")
 
     monkeypatch.setattr(subprocess, "run", no_process)
-    warm = build.load_kernel(source(), "test_kernel")
+    warm = load(source())
     assert warm.cached and warm.path == cold.path
     np.testing.assert_array_equal(evaluate(warm), expected)
     np.testing.assert_array_equal(expected, 3 * np.arange(1001.0) + 1)
@@ -246,26 +251,36 @@ def test_own_libraries_are_compiled_at_once(monkeypatch, tmp_path):
         echo begin >> {log}; sleep 0.5; $real "$@"; echo end >> {log}; exit 0;; esac""")
     monkeypatch.setenv("ELEMC_CC", slow)
     monkeypatch.setattr(build_jobs, "obtain_all", OBTAIN_ALL)
-    build.runtime_function(build.USE_THREADS_C)
+    build._support(build._toolchain(), build.MATH)
     assert log.read_text().split() == ["begin"] * 3 + ["end"] * 3
     assert {entry.name for entry in cache.entries()} == {
         "elemc_math", "elemc_runtime", "elemc_callable"}
 
 
+def test_the_math_library_waits_for_a_kernel_that_calls_it(monkeypatch):
+    plain = KERNEL.replace("extern double elemc_test_triple(double) PURE;", "")
+    plain = plain.replace("elemc_test_triple(x[i])", "3 * x[i]").replace("NUMBER", "1")
+    kernel = build.load_kernel(plain, "test_kernel")
+    np.testing.assert_array_equal(evaluate(kernel), 3 * np.arange(1001.0) + 1)
+    assert {entry.name for entry in cache.entries()} == {"test_kernel", "elemc_runtime"}
+    np.testing.assert_array_equal(evaluate(load(source())), 3 * np.arange(1001.0) + 1)
+    assert "elemc_math" in {entry.name for entry in cache.entries()}
+
+
 def test_key_holds_machine_and_math_library(monkeypatch):
-    paths = {build.load_kernel(source(), "test_kernel").path}
+    paths = {load(source()).path}
     new_process(monkeypatch)
     monkeypatch.setattr(toolchain, "machine", lambda: "another machine of glibc")
-    paths.add(build.load_kernel(source(), "test_kernel").path)
+    paths.add(load(source()).path)
     new_process(monkeypatch)
     monkeypatch.setattr(mathlib, "source", lambda: MATH + "int more;\n")
     monkeypatch.setattr(build, "STAMP", "of a package with another math library")
-    paths.add(build.load_kernel(source(), "test_kernel").path)
+    paths.add(load(source()).path)
     assert len(paths) == 3
 
 
 def test_no_other_file_is_left_in_an_entry(root):
-    path = build.load_kernel(source(), "test_kernel").path
+    path = load(source()).path
     assert sorted(os.listdir(path.parent)) == ["kernel.c", "kernel.so", "meta.json"]
     assert (path.parent / "kernel.c").read_text() == source()
     assert not list(root.glob("elemc-tmp-*"))
@@ -300,7 +315,7 @@ def test_killed_build_leaves_no_entry(root, tmp_path):
 
 
 def test_a_damaged_library_never_answers(root):
-    path = build.load_kernel(source(), "test_kernel").path
+    path = load(source()).path
     data = path.read_bytes()
     for damaged in (data[: len(data) // 2], bytes(len(data)), b"foreign"):
         path.unlink()  # this process has the file mapped
@@ -316,7 +331,7 @@ def test_a_damaged_library_never_answers(root):
 
 def test_library_that_does_not_load_is_rebuilt(monkeypatch):
     tool = toolchain.find_toolchain()
-    needs, _ = build._support(tool)
+    needs = build._support(tool, build.MATH)
     key = build_jobs.Job(tool, "test_kernel", source(), depends=needs).key
 
     def nonsense(work):
@@ -325,7 +340,7 @@ def test_library_that_does_not_load_is_rebuilt(monkeypatch):
 
     cache.store(key, nonsense)
     with pytest.warns(CacheWarning, match="cannot be loaded"):
-        kernel = build.load_kernel(source(), "test_kernel")
+        kernel = load(source())
     assert not kernel.cached
     np.testing.assert_array_equal(evaluate(kernel), 3 * np.arange(1001.0) + 1)
 
@@ -341,8 +356,8 @@ def test_directory_that_forbids_programs(monkeypatch, root):
     fake = types.SimpleNamespace(load_library=load_library)
     monkeypatch.setattr(build, "_cffi_backend", fake)
     with pytest.warns(CacheWarning, match="failed to map") as caught:
-        kernel = build.load_kernel(source(), "test_kernel")
-        other = build.load_kernel(source(2), "test_kernel")
+        kernel = load(source())
+        other = load(source(2))
     assert len(caught) == 1 and kernel.path.parent.parent == other.path.parent.parent != root
     np.testing.assert_array_equal(evaluate(kernel), 3 * np.arange(1001.0) + 1)
     shutil.rmtree(kernel.path.parent.parent)
@@ -353,7 +368,7 @@ def test_full_disk(monkeypatch, root, tmp_path):
         case "$PWD" in {root}*) echo 'kernel.so: No space left on device' >&2; exit 1;; esac""")
     monkeypatch.setenv("ELEMC_CC", full)
     with pytest.warns(CacheWarning, match="No space left") as caught:
-        kernel = build.load_kernel(source(), "test_kernel")
+        kernel = load(source())
     assert len(caught) == 1
     np.testing.assert_array_equal(evaluate(kernel), 3 * np.arange(1001.0) + 1)
     shutil.rmtree(kernel.path.parent.parent)
@@ -400,7 +415,7 @@ def test_read_only_cache(open_dir, warm):
 def test_failed_compile_shows_command_words_and_source():
     wrong = source().replace("z[i]", "not_declared")
     with pytest.raises(CompileError) as caught:
-        build.load_kernel(wrong, "test_kernel")
+        load(wrong)
     text = str(caught.value)
     kept = Path(text.rpartition("source: ")[2])
     assert "test_kernel" in text and "not_declared" in text and "-O3" in text
@@ -410,13 +425,13 @@ def test_failed_compile_shows_command_words_and_source():
 
 def test_name_that_nobody_defines_is_found_when_loading():
     with pytest.raises(CompileError, match="nobody_defines"):
-        build.load_kernel(source("nobody_defines(x[i])").replace(
-            "extern", "extern double nobody_defines(double);\nextern"), "test_kernel")
+        load(source("nobody_defines(x[i])").replace(
+            "extern", "extern double nobody_defines(double);\nextern"))
 
 
 def test_missing_entry():
     with pytest.raises(CompileError, match="no entry"):
-        build.load_kernel(source(), "another_kernel")
+        build.load_kernel(source(), "another_kernel", wants=("math",))
 
 
 def test_compiler_that_vanishes(monkeypatch, tmp_path):
@@ -425,7 +440,7 @@ def test_compiler_that_vanishes(monkeypatch, tmp_path):
     toolchain.find_toolchain()
     path.unlink()
     with pytest.raises(CompileError, match="cannot be started"):
-        build.load_kernel(source(), "test_kernel")
+        load(source())
 
 
 def test_assembly():
@@ -474,10 +489,10 @@ def test_threads(monkeypatch, tmp_path):
     monkeypatch.setenv("ELEMC_CC", counting)
     got = {}
 
-    def load(place, number):
-        got[place] = build.load_kernel(source(number), "test_kernel")
+    def begin(place, number):
+        got[place] = load(source(number))
 
-    threads = [threading.Thread(target=load, args=(place, place % 2)) for place in range(6)]
+    threads = [threading.Thread(target=begin, args=(place, place % 2)) for place in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -508,5 +523,5 @@ def test_fork_while_another_thread_builds():
 def test_no_warning_in_ordinary_use():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        build.load_kernel(source(), "test_kernel")
+        load(source())
         build.compile_shared("int x;\n", "x", ("-DX=1",), ("-lm",))

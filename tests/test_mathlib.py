@@ -145,7 +145,7 @@ void single{suffix}_{f}(long n, {c} *out, {arrays}) {{
 @cache
 def loops(bits):
     """The loops over all functions, vectorized with vectors of so many bits."""
-    build._support(build._toolchain())
+    build._support(build._toolchain(), build.MATH)
     text = "".join(
         loop(name, dtype, count, " SIMD" * (name in mathlib.SIMD), "")
         for name, count in mathlib.FUNCTIONS.items() for dtype in DTYPES

@@ -277,7 +277,7 @@ def test_files_that_changed_since_the_import_stand_for_nothing(monkeypatch):
 def test_the_shelves_are_bounded(monkeypatch, tmp_path):
     monkeypatch.setenv("ELEMC_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(plans, "SHELF", 3)
-    plan = plans.Plan((), "k", "c", "e", b"", (), (), (), b"")
+    plan = plans.Plan((), "k", "c", "e", False, b"", (), (), (), b"")
     for k in range(7):
         place = f"plans/ab/ab{k}"
         plans.keep(place, ((), ()), b"key", plan)
