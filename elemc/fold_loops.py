@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,10 +19,12 @@ from .nest import (
     LaneFold,
     LaneLoop,
     Let,
+    Local,
     Loop,
     Named,
     Statement,
     Write,
+    names_used,
     statements,
     unforeseen,
     values_of,
@@ -124,9 +126,13 @@ class FoldLoops(Expressions):
         count = max(LANES, LANE_BYTES // widest)  # no other fold of the kernel has a say
         stores = any(isinstance(s, Write) or isinstance(s, Assign) and bool(
             isinstance(s.target, Element) and s.target.dims) for s in statements(item.body))
-        alone = all(isinstance(s, Let) or isinstance(s, Assign) and isinstance(s.target, Element)
-                    and s.target.at == "lane" for s in statements(item.body))
-        again = alone and all(f.idempotent for f in item.folds)
+        alone = all(isinstance(s, Let) or in_lanes(s) for s in statements(item.body))
+        ends = {f"{f.name}_lane" for f in item.folds if f.end_in_lanes and not f.idempotent}
+        if alone and all(f.idempotent or f.end_in_lanes for f in item.folds):
+            last, others = item.body, []
+        else:
+            last = needed(item.body, lambda s: in_lanes(s, ends))
+            others = needed(item.body, lambda s: not in_lanes(s, ends)) if last else []
         if all(f.exact for f in item.folds):  # others mind in which order they are merged
             count *= 2 if item.axis in self.within else 1  # a chunk is long
             count *= 2 if any(f.top for f in item.folds) else 1  # where more waits for less
@@ -143,15 +149,17 @@ class FoldLoops(Expressions):
             self.macros.add("INDEPENDENT")
         view: dict[str, Any] = {
                 "kind": "lanes", "lanes": lanes, "full": full, "independent": stores, "tree": tree,
-                "again": again, "var": f"i{k}", "start": start, "stop": stop,
+                "var": f"i{k}", "start": start, "stop": stop,
                 "base": f"b{k}", "end": f"e{k}", "count": f"b{k} / BLOCK",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],
                 "body": self.body(item.body)}
         far = self.fetches(item, f"k * {lanes}", 2) if full and self.kernel.far else []
         view["fetch"] = [f"{fetch}({address}{f' + {at}' if at else ''})"
                          for fetch, address, size in far for at in range(0, count * size, 64)]
-        self.after_lanes = True
-        view["rest"] = self.body(item.body)
+        self.folded = dict.fromkeys(ends, f"l < {lanes} - {f'e{k}' if tree else stop} % {lanes}")
+        view["last"] = self.body(last)
+        self.folded, self.after_lanes = {}, True
+        view["others"], view["rest"] = self.body(others), self.body(item.body)
         self.after_lanes = False
         return view | self.joined(view["folds"]) | row_states(view["folds"], tree)
 
@@ -268,6 +276,25 @@ def row_states(folds: Sequence[dict[str, Any]], tree: bool) -> dict[str, str]:
         "set_row": ", ".join(f"{f['name']} = {f['neutral']}" for f in folds if f not in on),
         "merge_row": ", ".join(f"{f['name']} = " + (
             f["merge_row"] if f in on else f"{f['name']}_lane[0]") for f in folds)}
+
+
+def in_lanes(statement: Statement, names: Collection[str] | None = None) -> bool:
+    """Whether a statement folds into lanes: any, or those of these names."""
+    if not isinstance(statement, Assign) or not isinstance(statement.target, Element):
+        return False
+    target = statement.target
+    return target.at == "lane" and (names is None or target.name in names)
+
+
+def needed(body: Sequence[Statement], wanted: Callable[[Statement], bool]) -> list[Statement]:
+    """The statements of a loop that are wanted, and the variables that they need."""
+    found: list[Statement] = []
+    names: set[str] = set()
+    for item in reversed(body):
+        if item.name in names if isinstance(item, (Let, Local)) else wanted(item):
+            found.append(item)
+            names |= names_used([item])
+    return found[::-1]
 
 
 def _cost(body: Sequence[Statement]) -> int:
