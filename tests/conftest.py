@@ -18,6 +18,13 @@ def pytest_addoption(parser):
 
 
 @pytest.fixture(autouse=True)
+def as_they_stand(monkeypatch, request):
+    """Where the compiler's loops are not what is tested, it takes a third of the time at -O0."""
+    if not request.node.get_closest_marker("optimized"):
+        monkeypatch.setenv("ELEMC_CFLAGS", "-O0")
+
+
+@pytest.fixture(autouse=True)
 def compiled_kernels_answer(monkeypatch, request):
     """With a compiler, nothing is ever answered by the interpreter."""
     if request.node.get_closest_marker("interpreter"):

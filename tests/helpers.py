@@ -6,7 +6,6 @@ import warnings
 from collections import defaultdict
 
 import numpy as np
-import pytest
 
 import elemc as ec
 from elemc import compiler
@@ -94,12 +93,6 @@ def quiet(fn, *args):
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return fn(*args)
-
-
-@pytest.fixture
-def quick_compiler(monkeypatch):
-    """Kernels whose loops are not what is tested compile in a third of the time, as they stand."""
-    monkeypatch.setenv("ELEMC_CFLAGS", "-O0")
 
 
 def compile_together(calls):

@@ -7,6 +7,8 @@ import elemc as ec
 
 from .helpers import assert_same_bits
 
+pytestmark = pytest.mark.optimized
+
 RNG = np.random.default_rng(0)
 FEW = 7  # rows that go one by one
 

@@ -16,6 +16,8 @@ from .helpers import quiet, sample, specials
 from .test_mathlib import polygamma, polygamma_term
 from .test_ops import EXACT
 
+pytestmark = pytest.mark.optimized
+
 ULPS = 4
 DTYPES = (np.float16, np.float32, np.float64)
 COMPLEX_DTYPES = (np.complex64, np.complex128)

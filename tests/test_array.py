@@ -27,12 +27,9 @@ from .helpers import (
     DTYPES,
     assert_same_bits,
     compile_together,
-    quick_compiler,  # noqa: F401 - a fixture
     quiet,
     sample,
 )
-
-pytestmark = pytest.mark.usefixtures("quick_compiler")
 
 # Operands: dtype and shape.
 M, V, S = ("float64", (4, 5)), ("float64", (5,)), ("float64", ())

@@ -10,9 +10,7 @@ from elemc.errors import UnsupportedError
 from elemc.interp import interpret
 from elemc.toolchain import machine
 
-from .helpers import quick_compiler  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
 ROWS, COLUMNS = 70, 37
 
 

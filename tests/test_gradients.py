@@ -10,9 +10,7 @@ import elemc as ec
 from elemc.accumulators import ACCUMULATORS
 from elemc.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 
-from .helpers import quick_compiler  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
 RNG = np.random.default_rng(0)
 START = RNG.bit_generator.state
 

@@ -8,6 +8,8 @@ import pytest
 import elemc as ec
 from elemc import runtime
 
+pytestmark = pytest.mark.optimized
+
 DTYPES = ("float64", "float32", "float16", "int8", "bool", "complex64", "complex128")
 SIZES = (1, 7, 511, 512, 513, 4096, 10_000)
 

@@ -13,6 +13,8 @@ from elemc import build, mathlib
 
 from .helpers import assert_same_bits
 
+pytestmark = pytest.mark.optimized
+
 ULPS = 4
 DTYPES = (np.float32, np.float64)
 COMPLEX_DTYPES = (np.complex64, np.complex128)

@@ -5,9 +5,7 @@ import pytest
 
 import elemc as ec
 
-from .helpers import quick_compiler, quiet  # noqa: F401 - a fixture
-
-pytestmark = pytest.mark.usefixtures("quick_compiler")
+from .helpers import quiet
 
 SHAPES = [(3, 1907, 17), (976, 32, 33), (70, 5, 2), (2, 3, 4), (1, 7, 9), (5, 1, 9), (0, 3, 4),
           (4, 3, 0), (300, 4, 40)]

@@ -12,7 +12,6 @@ from .helpers import (
     DTYPES,
     assert_same_bits,
     compile_together,
-    quick_compiler,  # noqa: F401 - a fixture
     quiet,
     sample,
     specials,
@@ -51,6 +50,7 @@ def reference(name, loop, out, arrays):
     return np.asarray(result).astype(out)
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_values_position_and_specials(name, dtype):
     found = loop_of(name, dtype)
@@ -80,7 +80,6 @@ def test_values_position_and_specials(name, dtype):
 
 
 @pytest.mark.parametrize("name", OPS)
-@pytest.mark.usefixtures("quick_compiler")
 def test_within_an_expression(name):
     """The C has the parentheses it needs, whatever stands around the operation and within it."""
     dtypes = ["bool", "int8", "uint16", "float16", "float64", "complex64"]

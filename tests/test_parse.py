@@ -12,9 +12,7 @@ from elemc.errors import ArgumentError, DtypeError, ElemcError, ExpressionError
 from elemc.parse import parse, parse_spec
 from elemc.parse_names import FUNCTIONS
 
-from .helpers import quick_compiler, quiet, sample  # noqa: F401 - a fixture
-
-pytestmark = pytest.mark.usefixtures("quick_compiler")
+from .helpers import quiet, sample
 
 X, Y = sample("float64", (3, 4), 1, (0.1, 3)), sample("float64", 4, 2, (0.1, 3))
 ARGS = {"x": "float64[2]", "y": "float64[1]"}

@@ -14,7 +14,7 @@ from bench.workloads import WORKLOADS
 from elemc.ops import OPS
 from elemc.parse import parse
 
-pytestmark = pytest.mark.peers
+pytestmark = [pytest.mark.peers, pytest.mark.optimized]
 
 
 @pytest.mark.parametrize("work", WORKLOADS)

@@ -92,7 +92,7 @@ case("threads", lambda: at_once(ec.function([x, y], x * y + 7), a, b))
 def run(script, directory, number=1):
     """The standard output of a process of its own."""
     head = f"STAGES, OTHERS, NUMBER = {STAGES}, {OTHERS}, {number}\n"
-    env = {**os.environ, "ELEMC_CACHE_DIR": str(directory), "ELEMC_CFLAGS": "-O1",
+    env = {**os.environ, "ELEMC_CACHE_DIR": str(directory), "ELEMC_CFLAGS": "-O0",
            "PYTHONPATH": str(Path(ec.__file__).parent.parent)}
     done = subprocess.run([sys.executable, "-W", "error", "-c", head + script], env=env,
                           capture_output=True, text=True, check=False)

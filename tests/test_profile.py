@@ -19,6 +19,8 @@ from elemc.machine import Level, Machine, aligned, cache_sizes, size_text, this_
 from elemc.profile import PhaseProfile, Profile, seconds_text
 from elemc.vectorization import _loops, _read_clang, _read_gcc
 
+pytestmark = pytest.mark.optimized
+
 X = np.linspace(0.5, 2.5, 60).reshape(12, 5)
 Y = np.linspace(-1, 1, 5)
 

@@ -21,9 +21,7 @@ from elemc.graph import Graph
 from elemc.interp import interpret
 from elemc.ops import UFUNCS
 
-from .helpers import DTYPES, quick_compiler, quiet, sample  # noqa: F401 - a fixture
-
-pytestmark = pytest.mark.usefixtures("quick_compiler")
+from .helpers import DTYPES, quiet, sample
 
 RTOL = {"float16": 4e-3, "float32": 2e-6, "complex64": 2e-6}
 

@@ -18,6 +18,8 @@ from elemc.interp import interpret
 from .helpers import assert_same_bits, compile_together
 from .random_graphs import REJECTED, cases
 
+pytestmark = pytest.mark.optimized
+
 PER_ITEM, SHARED, COLD = 55, 2035, 330
 # The interpreter's own special functions are good to 64 units in the last place, not to 4.
 SLACK = 16

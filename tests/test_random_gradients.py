@@ -9,10 +9,9 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import elemc as ec
 
-from .helpers import quick_compiler, quiet  # noqa: F401 - a fixture
+from .helpers import quiet
 from .random_gradients import Oracle, Torch, cases, slope
 
-pytestmark = pytest.mark.usefixtures("quick_compiler")
 PER_ITEM, GRAPHS, STEP = 40, 520, 1e-5
 
 

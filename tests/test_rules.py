@@ -12,9 +12,7 @@ from elemc.errors import UnsupportedError
 from elemc.ops import OPS
 from elemc.rules import FLAT, RULES
 
-from .helpers import quick_compiler, quiet  # noqa: F401 - a fixture
-
-pytestmark = pytest.mark.usefixtures("quick_compiler")
+from .helpers import quiet
 
 DTYPES = ("float64", "complex128")
 # Away from kinks and poles, where the table's domains of values are too wide.

@@ -6,6 +6,8 @@ import pytest
 import elemc as ec
 from elemc import binding
 
+pytestmark = pytest.mark.optimized
+
 
 def softmax(x):
     e = ec.exp(x - x.max(axis=-1, keepdims=True))

@@ -11,6 +11,8 @@ import elemc as ec
 from elemc import build, cache_dirs, threads
 from elemc.errors import ArgumentError
 
+pytestmark = pytest.mark.optimized
+
 COUNTS = (1, 2, 3, 8)
 
 
