@@ -10,7 +10,6 @@ from elemc.errors import UnsupportedError
 from elemc.interp import interpret
 from elemc.toolchain import machine
 
-
 ROWS, COLUMNS = 70, 37
 
 

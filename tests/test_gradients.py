@@ -10,7 +10,6 @@ import elemc as ec
 from elemc.accumulators import ACCUMULATORS
 from elemc.errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 
-
 RNG = np.random.default_rng(0)
 START = RNG.bit_generator.state
 
