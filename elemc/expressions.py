@@ -70,7 +70,6 @@ class Expressions:
         self.width = 0  # of narrow rows
         self.strip = "STRIP"  # the name of the length of strips around
         self.after_lanes = False  # in rows shorter than the lanes, and in what is left of others
-        self.folded: dict[str, str] = {}  # says which of the last lanes have their elements already
         self.within: dict[str, tuple[str, str]] = {}  # the chunk that is being folded
         self.instead: dict[str, str] = {}  # what counts along an axis, if not its variable
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -127,7 +127,7 @@ class FoldLoops(Expressions):
         stores = any(isinstance(s, Write) or isinstance(s, Assign) and bool(
             isinstance(s.target, Element) and s.target.dims) for s in statements(item.body))
         alone = all(isinstance(s, Let) or in_lanes(s) for s in statements(item.body))
-        ends = {f"{f.name}_lane" for f in item.folds if f.end_in_lanes and not f.idempotent}
+        ends = {f"{f.name}_lane": f for f in item.folds if f.end_in_lanes and not f.idempotent}
         if alone and all(f.idempotent or f.end_in_lanes for f in item.folds):
             last, others = item.body, []
         else:
@@ -156,12 +156,26 @@ class FoldLoops(Expressions):
         far = self.fetches(item, f"k * {lanes}", 2) if full and self.kernel.far else []
         view["fetch"] = [f"{fetch}({address}{f' + {at}' if at else ''})"
                          for fetch, address, size in far for at in range(0, count * size, 64)]
-        self.folded = dict.fromkeys(ends, f"l < {lanes} - {f'e{k}' if tree else stop} % {lanes}")
-        view["last"] = self.body(last)
-        self.folded, self.after_lanes = {}, True
+        left = f"l < {lanes} - {f'e{k}' if tree else stop} % {lanes}"
+        view["last"] = [part for s in self.body(last) for part in self.left_out(s, left, ends)]
+        self.after_lanes = True
         view["others"], view["rest"] = self.body(others), self.body(item.body)
         self.after_lanes = False
         return view | self.joined(view["folds"]) | row_states(view["folds"], tree)
+
+    def left_out(self, view: dict[str, Any], folded: str, folds: Mapping[str, LaneFold]
+                 ) -> list[dict[str, Any]]:
+        """A statement of the last lanes: `folds` leave out those that have `folded` their elements.
+
+        What they would be otherwise has a name, or else gcc loads and computes under a mask, where
+        what it finds in the other lanes may take hundreds of cycles.
+        """
+        fold = folds.get(view.get("target", "").removesuffix("[l]"))
+        if fold is None:
+            return [view]
+        name, target = f"{fold.name}_next", view["target"]
+        return [{"kind": "let", "type": self.type(fold.dtype), "name": name, "value": view["value"]},
+                {**view, "value": f"{folded} ? {target} : {name}"}]
 
     def fetches(self, item: LaneLoop | Loop, first: str, most: int = 1
                 ) -> list[tuple[str, str, int]]:

@@ -303,6 +303,6 @@ def ends_in_lanes(fold: Fold, axis: str) -> bool:
 
     As this decides on the order of additions, nothing else in the kernel has a say.
     """
-    below = walk(fold.args, is_fold)
+    below = [v for v in walk(fold.args, is_fold) if axis in v.axes]
     return (fold.program.state[0] == np.float32 and cost(below) < HEAVY
-            and not any(is_fold(v) and axis in v.axes for v in below))
+            and not any(is_fold(v) for v in below))

@@ -67,10 +67,8 @@ class Statements(FoldLoops):
                         else f"[PACK * {item.rows}]" if item.rows else "")
                 return {"kind": "local", "name": item.name + size, "type": self.type(item.dtype)}
             case Assign():
-                target, value = self.text(item.target), self.text(item.value)
-                if folded := self.folded.get(item.target.name):
-                    value = f"{folded} ? {target} : {value}"
-                return {"kind": "assign", "target": target, "value": value}
+                return {"kind": "assign", "target": self.text(item.target),
+                        "value": self.text(item.value)}
             case Check():
                 return self.check(item)
             case Write():
