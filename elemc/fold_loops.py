@@ -156,8 +156,10 @@ class FoldLoops(Expressions):
         far = self.fetches(item, f"k * {lanes}", 2) if full and self.kernel.far else []
         view["fetch"] = [f"{fetch}({address}{f' + {at}' if at else ''})"
                          for fetch, address, size in far for at in range(0, count * size, 64)]
-        left = f"l < {lanes} - {f'e{k}' if tree else stop} % {lanes}"
-        view["last"] = [part for s in self.body(last) for part in self.left_out(s, left, ends)]
+        end = f"e{k}" if tree else stop
+        view["left"] = f"{end} % {lanes}{f' > {lanes} / 4' if ends else ''}"
+        folded = f"l < {lanes} - {end} % {lanes}"
+        view["last"] = [part for s in self.body(last) for part in self.left_out(s, folded, ends)]
         self.after_lanes = True
         view["others"], view["rest"] = self.body(others), self.body(item.body)
         self.after_lanes = False

@@ -304,5 +304,5 @@ def ends_in_lanes(fold: Fold, axis: str) -> bool:
     As this decides on the order of additions, nothing else in the kernel has a say.
     """
     below = [v for v in walk(fold.args, is_fold) if axis in v.axes]
-    return (fold.program.state[0] == np.float32 and cost(below) < HEAVY
+    return (fold.program.state[0] in (np.float32, np.float64) and cost(below) < HEAVY
             and not any(is_fold(v) for v in below))
