@@ -126,13 +126,6 @@ class FoldLoops(Expressions):
         count = max(LANES, LANE_BYTES // widest)  # no other fold of the kernel has a say
         stores = any(isinstance(s, Write) or isinstance(s, Assign) and bool(
             isinstance(s.target, Element) and s.target.dims) for s in statements(item.body))
-        alone = all(isinstance(s, Let) or in_lanes(s) for s in statements(item.body))
-        ends = {f"{f.name}_lane": f for f in item.folds if f.end_in_lanes and not f.idempotent}
-        if alone and all(f.idempotent or f.end_in_lanes for f in item.folds):
-            last, others = item.body, []
-        else:
-            last = needed(item.body, lambda s: in_lanes(s, ends))
-            others = needed(item.body, lambda s: not in_lanes(s, ends)) if last else []
         if all(f.exact for f in item.folds):  # others mind in which order they are merged
             count *= 2 if item.axis in self.within else 1  # a chunk is long
             count *= 2 if any(f.top for f in item.folds) else 1  # where more waits for less
@@ -156,14 +149,28 @@ class FoldLoops(Expressions):
         far = self.fetches(item, f"k * {lanes}", 2) if full and self.kernel.far else []
         view["fetch"] = [f"{fetch}({address}{f' + {at}' if at else ''})"
                          for fetch, address, size in far for at in range(0, count * size, 64)]
-        end = f"e{k}" if tree else stop
-        view["left"] = f"{end} % {lanes}{f' > {lanes} / 4' if ends else ''}"
-        folded = f"l < {lanes} - {end} % {lanes}"
-        view["last"] = [part for s in self.body(last) for part in self.left_out(s, folded, ends)]
-        self.after_lanes = True
-        view["others"], view["rest"] = self.body(others), self.body(item.body)
-        self.after_lanes = False
+        view |= self.ending(item, f"e{k}" if tree else stop, lanes)
         return view | self.joined(view["folds"]) | row_states(view["folds"], tree)
+
+    def ending(self, item: LaneLoop, stop: str, lanes: str) -> dict[str, Any]:
+        """What is left of a row, which ends at `stop`, when the lanes have had their turns.
+
+        It is folded in lanes again, by the `last` statements, if the condition `left` holds; then
+        the `others` go on one by one.  The `rest` are all of them, for shorter rows.
+        """
+        ends = {f"{f.name}_lane": f for f in item.folds if f.end_in_lanes}
+        last = needed(item.body, lambda s: in_lanes(s, ends))
+        again = all(f.idempotent for f in ends.values())  # any element may be folded twice
+        folded = f"l < {lanes} - {stop} % {lanes}"
+        view: dict[str, Any] = {
+            "again": again, "left": f"{stop} % {lanes}{'' if again else f' > {lanes} / 4'}",
+            "last": [part for s in self.body(last) for part in self.left_out(s, folded, ends)]}
+        self.after_lanes = True
+        view["others"] = self.body(needed(item.body, lambda s: not in_lanes(s, ends))
+                                   if last else [])
+        view["rest"] = self.body(item.body)
+        self.after_lanes = False
+        return view
 
     def left_out(self, view: dict[str, Any], folded: str, folds: Mapping[str, LaneFold]
                  ) -> list[dict[str, Any]]:
@@ -173,11 +180,11 @@ class FoldLoops(Expressions):
         what it finds in the other lanes may take hundreds of cycles.
         """
         fold = folds.get(view.get("target", "").removesuffix("[l]"))
-        if fold is None:
+        if fold is None or fold.idempotent:
             return [view]
         name, target = f"{fold.name}_next", view["target"]
-        return [{"kind": "let", "type": self.type(fold.dtype), "name": name, "value": view["value"]},
-                {**view, "value": f"{folded} ? {target} : {name}"}]
+        let = {"kind": "let", "type": self.type(fold.dtype), "name": name, "value": view["value"]}
+        return [let, {**view, "value": f"{folded} ? {target} : {name}"}]
 
     def fetches(self, item: LaneLoop | Loop, first: str, most: int = 1
                 ) -> list[tuple[str, str, int]]:
@@ -294,20 +301,19 @@ def row_states(folds: Sequence[dict[str, Any]], tree: bool) -> dict[str, str]:
             f["merge_row"] if f in on else f"{f['name']}_lane[0]") for f in folds)}
 
 
-def in_lanes(statement: Statement, names: Collection[str] | None = None) -> bool:
-    """Whether a statement folds into lanes: any, or those of these names."""
-    if not isinstance(statement, Assign) or not isinstance(statement.target, Element):
-        return False
-    target = statement.target
-    return target.at == "lane" and (names is None or target.name in names)
+def in_lanes(statement: Statement, names: Collection[str]) -> bool:
+    """Whether a statement folds into lanes of these names."""
+    return isinstance(statement, Assign) and statement.target.name in names
 
 
 def needed(body: Sequence[Statement], wanted: Callable[[Statement], bool]) -> list[Statement]:
-    """The statements of a loop that are wanted, and the variables that they need."""
+    """The statements of a loop that are wanted, and what sets the variables that they need."""
     found: list[Statement] = []
     names: set[str] = set()
     for item in reversed(body):
-        if item.name in names if isinstance(item, (Let, Local)) else wanted(item):
+        sets = item.target if isinstance(item, Assign) else item
+        if getattr(sets, "name", None) in names or (
+                not isinstance(item, (Let, Local)) and wanted(item)):
             found.append(item)
             names |= names_used([item])
     return found[::-1]

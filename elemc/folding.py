@@ -26,7 +26,7 @@ from .nest import (
     Phase,
     lane_folds,
 )
-from .order import HEAVY, Root, cost, is_fold, next_axis
+from .order import HEAVY, Root, cost, next_axis
 from .scope import Scope
 from .sharing import Segment
 from .values import (
@@ -91,7 +91,7 @@ class Folding(Leaves):
         loop = LaneLoop(axis, folds, [])
         inner = scope.inside(loop.body)
         for root, fold in zip(merged, folds, strict=True):
-            fold.end_in_lanes = ends_in_lanes(root.fold, axis)
+            fold.end_in_lanes = not any(isinstance(n, Scan) for n in root.needs)
             lane = Element(frozenset(), fold.dtype, f"{fold.name}_lane", at="lane")
             self.states[root.fold] = [lane]
         self.leaf(segment.roots, inner)
@@ -296,13 +296,3 @@ class Folding(Leaves):
         for value in self.waiting.get(fold, []):
             scope.body.append(Assign(self.planned[value], scope.value(value)))
             self.buffered[value] = self.planned[value]
-
-
-def ends_in_lanes(fold: Fold, axis: str) -> bool:
-    """Whether what is left of a row is added in lanes: one vector of them, and nothing dear.
-
-    As this decides on the order of additions, nothing else in the kernel has a say.
-    """
-    below = [v for v in walk(fold.args, is_fold) if axis in v.axes]
-    return (fold.program.state[0] in (np.float32, np.float64) and cost(below) < HEAVY
-            and not any(is_fold(v) for v in below))

@@ -266,11 +266,6 @@ def cost(values: Iterable[Value]) -> int:
     return sum(v.op.cost for v in values if isinstance(v, Op))
 
 
-def is_fold(value: Value) -> bool:
-    """Whether a value is what other loops leave."""
-    return isinstance(value, Fold)
-
-
 def open_strip(bound: Sequence[str]) -> str | None:
     """The axis whose strip is around, but not the loop along it."""
     return next((b[:-1] for b in bound if b.endswith("/") and b[:-1] not in bound), None)

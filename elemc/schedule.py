@@ -32,18 +32,7 @@ from .nest import (
     names_made,
     names_used,
 )
-from .order import (
-    HEAVY,
-    HOLDS,
-    Root,
-    cost,
-    is_fold,
-    is_side,
-    next_axis,
-    open_strip,
-    remaining,
-    roots,
-)
+from .order import HEAVY, HOLDS, Root, cost, is_side, next_axis, open_strip, remaining, roots
 from .scope import Scope
 from .sharing import Segment, across, carried, loops, runs_along, same_states
 from .specialize import lines
@@ -60,6 +49,11 @@ from .values import (
     Value,
     walk,
 )
+
+
+def is_fold(value: Value) -> bool:
+    """Whether a value is what other loops leave."""
+    return isinstance(value, Fold)
 
 
 def still_needed(wanted: Sequence[Value], value: Value) -> list[Value]:

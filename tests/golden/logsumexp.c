@@ -57,20 +57,23 @@ int kernel_logsumexp(int64_t phase, int64_t begin, int64_t end, char *const *p, 
             const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
             sum0_lane[l] = sum0_lane[l] + elemc_exp(x_v == max0 ? 0 : x_v - max0);
           }
+        if (e1 % LANES > LANES / 4) UNROLL for (int64_t l = 0, i1 = e1 - LANES; l < LANES; l++, i1++) {
+          const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+          const double sum0_next = sum0_lane[l] + elemc_exp(x_v == max0 ? 0 : x_v - max0);
+          sum0_lane[l] = l < LANES - e1 % LANES ? sum0_lane[l] : sum0_next;
+        }
         UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
         sum0 = sum0_lane[0];
       }
-      for (int64_t i1 = e1 / LANES * LANES; i1 < e1; i1++) {
+      for (int64_t i1 = e1 - (e1 - b1 >= LANES && e1 % LANES > LANES / 4 ? 0 : e1 % LANES); i1 < e1; i1++) {
         const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
         sum0 = sum0 + elemc_exp(x_v == max0 ? 0 : x_v - max0);
       }
-      for (int64_t c = b1 / BLOCK; c & 1; c >>= 1, sum0_top--)
-        sum0 = sum0_tree[sum0_top - 1] + sum0;
+      for (int64_t c = b1 / BLOCK; c & 1; c >>= 1, sum0_top--) sum0 = sum0_tree[sum0_top - 1] + sum0;
       sum0_tree[sum0_top++] = sum0;
     }
-    while (--sum0_top > 0)
-      sum0 = sum0_tree[sum0_top - 1] + sum0;
+    while (--sum0_top > 0) sum0 = sum0_tree[sum0_top - 1] + sum0;
     AT(double, z_p, i0 * z_s0) = elemc_log(sum0) + max0;
   }
   return 0;

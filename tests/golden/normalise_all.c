@@ -35,11 +35,15 @@ int kernel_normalise_all(int64_t phase, int64_t begin, int64_t end, char *const 
         for (int64_t k = begin0 / LANES; k < end0 / LANES; k++)
           UNROLL for (int64_t l = 0, i0 = k * LANES; l < LANES; l++, i0++)
             sum0_lane[l] = sum0_lane[l] + AT(const double, y_p, i0 * y_s0);
+        if (end0 % LANES > LANES / 4) UNROLL for (int64_t l = 0, i0 = end0 - LANES; l < LANES; l++, i0++) {
+          const double sum0_next = sum0_lane[l] + AT(const double, y_p, i0 * y_s0);
+          sum0_lane[l] = l < LANES - end0 % LANES ? sum0_lane[l] : sum0_next;
+        }
         UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
         sum0 = sum0_lane[0];
       }
-      for (int64_t i0 = end0 / LANES * LANES; i0 < end0; i0++)
+      for (int64_t i0 = end0 - (end0 - begin0 >= LANES && end0 % LANES > LANES / 4 ? 0 : end0 % LANES); i0 < end0; i0++)
         sum0 = sum0 + AT(const double, y_p, i0 * y_s0);
       parts0[i1] = sum0;
     }
@@ -52,12 +56,10 @@ int kernel_normalise_all(int64_t phase, int64_t begin, int64_t end, char *const 
     for (int64_t i1 = 0; i1 < n1; i1++) {
       const double part0 = parts0[i1];
       sum1 = part0;
-      for (int64_t c = i1; c & 1; c >>= 1, sum1_top--)
-        sum1 = sum1_tree[sum1_top - 1] + sum1;
+      for (int64_t c = i1; c & 1; c >>= 1, sum1_top--) sum1 = sum1_tree[sum1_top - 1] + sum1;
       sum1_tree[sum1_top++] = sum1;
     }
-    while (--sum1_top > 0)
-      sum1 = sum1_tree[sum1_top - 1] + sum1;
+    while (--sum1_top > 0) sum1 = sum1_tree[sum1_top - 1] + sum1;
     buffer0[0] = sum1;
   }
 

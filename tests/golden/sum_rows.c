@@ -31,18 +31,20 @@ int kernel_sum_rows(int64_t phase, int64_t begin, int64_t end, char *const *p, c
         for (int64_t k = b1 / LANES; k < e1 / LANES; k++)
           UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
             sum0_lane[l] = sum0_lane[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+        if (e1 % LANES > LANES / 4) UNROLL for (int64_t l = 0, i1 = e1 - LANES; l < LANES; l++, i1++) {
+          const double sum0_next = sum0_lane[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+          sum0_lane[l] = l < LANES - e1 % LANES ? sum0_lane[l] : sum0_next;
+        }
         UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
         sum0 = sum0_lane[0];
       }
-      for (int64_t i1 = e1 / LANES * LANES; i1 < e1; i1++)
+      for (int64_t i1 = e1 - (e1 - b1 >= LANES && e1 % LANES > LANES / 4 ? 0 : e1 % LANES); i1 < e1; i1++)
         sum0 = sum0 + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-      for (int64_t c = b1 / BLOCK; c & 1; c >>= 1, sum0_top--)
-        sum0 = sum0_tree[sum0_top - 1] + sum0;
+      for (int64_t c = b1 / BLOCK; c & 1; c >>= 1, sum0_top--) sum0 = sum0_tree[sum0_top - 1] + sum0;
       sum0_tree[sum0_top++] = sum0;
     }
-    while (--sum0_top > 0)
-      sum0 = sum0_tree[sum0_top - 1] + sum0;
+    while (--sum0_top > 0) sum0 = sum0_tree[sum0_top - 1] + sum0;
     AT(double, z_p, i0 * z_s0) = sum0;
   }
   return 0;
