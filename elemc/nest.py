@@ -138,8 +138,8 @@ class LaneFold:
     states named `a` and `b`: in any order, if it is `exact`; `tree` asks for a pairwise tree.
     `part` names the state of inner loops that each turn of `Blocks` adds; `rows` is the buffer of
     the states of all chunks, if they are rows.  A place changes with its extremum, `top`, whose
-    states are `top_a` and `top_b` in `merge`.  What is left of a row and fills no lanes is folded in
-    lanes, too, if it is to `end_in_lanes`: no element waits for those before.
+    states are `top_a` and `top_b` in `merge`.  What is left of a row and fills no lanes is folded
+    in lanes, too, if it is to `end_in_lanes`: no element waits for those before.
     """
 
     name: str

@@ -159,3 +159,27 @@ def test_what_else_a_kernel_does_changes_no_bit_of_a_sum(name, dtype):
         x = np.random.default_rng(0).random((40, columns)).astype(dtype)
         both = ec.compile(lambda x: (x.sum(axis=1), BESIDE[name](x)))(x)
         np.testing.assert_array_equal(both[0], ec.compile(lambda x: x.sum(axis=1))(x))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int8", "complex64"])
+def test_every_number_of_elements_that_fills_no_lanes(dtype):
+    """What is left of rows is folded once, beside stores, scans and places, and functions of it."""
+    f = ec.compile(lambda x: (
+        x.sum(axis=1), (x * x * 0.49).prod(axis=1), x.max(axis=1), x.argmax(axis=1),
+        np.sin(x / 16).sum(axis=1), x.cumsum(axis=1), x - x.sum(axis=1, keepdims=True)))
+    alone = ec.compile(lambda x: x.sum(axis=1))
+    for columns in (*range(1, 85), 127, 131, 4096, 4101, 8205):
+        x = np.random.default_rng(columns).integers(1, 3, (3, columns)).astype(dtype)
+        x[:, columns // 2] += 1
+        wide = x.astype("complex128" if x.dtype.kind == "c" else "float64")
+        got = f(x)
+        np.testing.assert_array_equal(got[0], x.sum(axis=1))
+        np.testing.assert_array_equal(got[0], alone(x))
+        np.testing.assert_allclose(got[1], (wide * wide * 0.49).prod(axis=1),
+                                   rtol=1e-3, atol=1e-30)
+        np.testing.assert_array_equal(got[2], x.max(axis=1))
+        np.testing.assert_array_equal(got[3], x.argmax(axis=1))
+        np.testing.assert_allclose(got[4], np.sin(wide / 16).sum(axis=1),
+                                   rtol=1e-2 if dtype == "int8" else 1e-5)
+        np.testing.assert_array_equal(got[5], x.cumsum(axis=1))
+        np.testing.assert_array_equal(got[6], x - x.sum(axis=1, keepdims=True))
