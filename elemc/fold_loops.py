@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -158,32 +158,34 @@ class FoldLoops(Expressions):
         It is folded in lanes again, by the `last` statements, if the condition `left` holds; then
         the `others` go on one by one.  The `rest` are all of them, for shorter rows.
         """
-        ends = {f"{f.name}_lane": f for f in item.folds if f.end_in_lanes}
+        ends = {f"{f.name}_lane" for f in item.folds if f.end_in_lanes}
         last = needed(item.body, lambda s: in_lanes(s, ends))
-        again = all(f.idempotent for f in ends.values())  # any element may be folded twice
-        folded = f"l < {lanes} - {stop} % {lanes}"
+        others = needed(item.body, lambda s: not in_lanes(s, ends)) if last else []
+        # any element may be folded twice, and is still what it was
+        again = not others and all(f.idempotent for f in item.folds)
         view: dict[str, Any] = {
             "again": again, "left": f"{stop} % {lanes}{'' if again else f' > {lanes} / 4'}",
-            "last": [part for s in self.body(last) for part in self.left_out(s, folded, ends)]}
+            "last": self.body(last)}
+        if not again:
+            folded = f"l < {lanes} - {stop} % {lanes}"
+            view["last"] = [part for s in last for part in self.left_out(s, folded)]
         self.after_lanes = True
-        view["others"] = self.body(needed(item.body, lambda s: not in_lanes(s, ends))
-                                   if last else [])
-        view["rest"] = self.body(item.body)
+        view["others"], view["rest"] = self.body(others), self.body(item.body)
         self.after_lanes = False
         return view
 
-    def left_out(self, view: dict[str, Any], folded: str, folds: Mapping[str, LaneFold]
-                 ) -> list[dict[str, Any]]:
-        """A statement of the last lanes: `folds` leave out those that have `folded` their elements.
+    def left_out(self, item: Statement, folded: str) -> list[dict[str, Any]]:
+        """A statement of the last lanes, which leaves out those that have `folded` their elements.
 
         What they would be otherwise has a name, or else gcc loads and computes under a mask, where
         what it finds in the other lanes may take hundreds of cycles.
         """
-        fold = folds.get(view.get("target", "").removesuffix("[l]"))
-        if fold is None or fold.idempotent:
+        [view] = self.body([item])
+        if not isinstance(item, Assign):
             return [view]
-        name, target = f"{fold.name}_next", view["target"]
-        let = {"kind": "let", "type": self.type(fold.dtype), "name": name, "value": view["value"]}
+        name, target = f"{item.target.name.removesuffix('_lane')}_next", view["target"]
+        let = {"kind": "let", "type": self.type(item.target.dtype), "name": name,
+               "value": view["value"]}
         return [let, {**view, "value": f"{folded} ? {target} : {name}"}]
 
     def fetches(self, item: LaneLoop | Loop, first: str, most: int = 1

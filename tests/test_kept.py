@@ -64,7 +64,7 @@ def test_once():
     s = ec.matrix("x")
     assert ec.function([s], columns(s)).dump(X).count(" elemc_exp(") == 2  # declared, called
     lines = ec.function([s], everything(s)).dump(X)
-    assert lines.count("elemc_tanh(") == 3  # declared, in lanes, in what is left of a row
+    assert lines.count("elemc_tanh(") == 5  # declared; in lanes, and in what is left of a row
     both = ec.function([s], twice(s)).dump(X)
     assert both.count(" elemc_exp(") == 3
 
@@ -89,3 +89,18 @@ def test_rows_from_memory_are_asked_for_in_advance():
     for got, part, want in zip(f(x), f(x[:100]), (x.sum(axis=1), x.max(axis=1)), strict=True):
         assert np.array_equal(got[:100], part)
         np.testing.assert_allclose(got, want, atol=1e-11)
+
+
+@pytest.mark.parametrize("columns", [21, 31, 37, 48, 100])
+def test_rows_that_end_in_lanes_in_place(columns):
+    """The last elements of a row are taken again, though some may be overwritten by then."""
+    x = np.random.default_rng(0).normal(size=(5, columns))
+    f = ec.compile(lambda x: (np.tanh(x) * np.exp(x), x.sum(axis=1), x.max(axis=1),
+                              (np.tanh(x) * np.exp(x)).sum(axis=1), x.argmin(axis=1)))
+    want = [np.array(a) for a in f(x)]
+    np.testing.assert_allclose(want[1], x.sum(axis=1), rtol=1e-12)
+    np.testing.assert_array_equal(want[4], x.argmin(axis=1))
+    for _ in range(2):
+        again = x.copy()
+        for got, same in zip(f(again, out=(again, None, None, None, None)), want, strict=True):
+            np.testing.assert_array_equal(got, same)
