@@ -42,6 +42,10 @@ ENTRY_C = (
 
 # functions of runtime.c
 USE_THREADS_C = "void elemc_use_threads(int count)"
+MEASURE_C = "double elemc_measure(void)"
+USE_PACE_C = "void elemc_use_pace(double factor)"
+PACE_C = "double elemc_pace(void)"
+TYPICAL = 0.45  # what elemc_measure gives on the machines that the estimates of work are from
 KEEP_C = "void elemc_keep_at_most(int64_t bytes)"
 
 UNMAPPABLE = ("failed to map", "Operation not permitted", "Permission denied")
@@ -101,7 +105,7 @@ def load_kernel(source: str, entry: str, flags: tuple[str, ...] = (),
     CompileError
         If there is no compiler, or it fails, or what it made cannot be loaded.
     """
-    tool = _toolchain()
+    tool = toolchain()
     libraries = (MATH,) if "math" in wants else ()
     flags = (*flags, *tool.extra(wants))
     memo = (tool.identity, entry, source, *flags)
@@ -182,7 +186,19 @@ def _hold(tool: Toolchain, name: str, key: str, library: Any) -> None:
     _loaded.support[tool.identity][name] = key, library
     if name == RUNTIME:
         runtime_function(USE_THREADS_C)(number_of_threads())
+        runtime_function(USE_PACE_C)(_pace(tool))
         runtime_function(KEEP_C)(cache_dirs.bytes_of("ELEMC_RECYCLE", -1))
+
+
+def _pace(tool: Toolchain) -> float:
+    """How much longer work takes here than where its estimates are from: measured once."""
+    key = cache_dirs.key_of("pace", tool.identity)
+    known = cache_dirs.note(key)
+    if known is None:
+        measured = runtime_function(MEASURE_C)() / TYPICAL
+        known = {"pace": min(max(measured, 1 / 4), 4)}  # the machine may be busy with other things
+        cache_dirs.save_note(key, known)
+    return float(known["pace"])
 
 
 def own_source(file: str) -> str:
@@ -213,7 +229,7 @@ def _remember(tool: Toolchain, paths: dict[str, Path]) -> None:
 
 def stored_kernel(key: str, checksum: str, entry: str, math: bool) -> tuple[int, Any] | None:
     """The address of a kernel that is in the cache, and what keeps it loaded; or None."""
-    _support(_toolchain(), *[MATH] * math)
+    _support(toolchain(), *[MATH] * math)
     found = stored_library(key, checksum)
     if found is None:
         return None
@@ -243,7 +259,7 @@ def runtime_function(prototype: str) -> Any:
     CompileError
         If there is no compiler, or it fails.
     """
-    tool = _toolchain()
+    tool = toolchain()
     _support(tool)
     library = _loaded.support[tool.identity][RUNTIME][1]
     name = prototype.partition("(")[0].split()[-1].lstrip("*")
@@ -266,7 +282,7 @@ def compile_shared(
     """
     from .build_jobs import Job, obtain
 
-    return obtain(Job(_toolchain(), name, source, tuple(flags), tuple(links)))[0]
+    return obtain(Job(toolchain(), name, source, tuple(flags), tuple(links)))[0]
 
 
 def build_extension(source: str, name: str) -> Path:
@@ -284,7 +300,7 @@ def build_extension(source: str, name: str) -> Path:
     CompileError
         As `load_kernel`.
     """
-    tool = _toolchain()
+    tool = toolchain()
     needs = _support(tool)
     # Loaded here so that what cannot be loaded is rebuilt; the import finds the same library.
     return _load(_extension_job(tool, needs, source, name), os.RTLD_NOW)[1]
@@ -316,7 +332,7 @@ def own_extension(file: str, name: str) -> str:
     MissingHeaders, CompileError
         As `build_extension`.
     """
-    tool = _toolchain()
+    tool = toolchain()
     _support(tool)
     known = _known(tool).get(name)
     found = known and stored_library(*known)
@@ -327,37 +343,8 @@ def own_extension(file: str, name: str) -> str:
     return str(path)
 
 
-def assembly(source: str, flags: tuple[str, ...] = (), wants: tuple[str, ...] = ()) -> str:
-    """The assembly that the compiler makes of a kernel; arguments as for `load_kernel`."""
-    return _assembled("the assembly", source, flags, wants)[0]
-
-
-def remarks(source: str, asking: tuple[str, ...], flags: tuple[str, ...] = (),
-            wants: tuple[str, ...] = ()) -> str:
-    """What the compiler says of a kernel when the flags `asking` make it talk."""
-    return _assembled("the remarks", source, (*flags, *asking), wants)[1]
-
-
-def _assembled(what: str, source: str, flags: tuple[str, ...],
-               wants: tuple[str, ...]) -> tuple[str, str]:
-    """A kernel's assembly, and the words of the compiler."""
-    import tempfile
-    from pathlib import Path
-
-    from .build_jobs import Job, run_in
-
-    tool = _toolchain()
-    with tempfile.TemporaryDirectory(prefix="elemc-") as directory:
-        work = Path(directory)
-        (work / cache_dirs.SOURCE).write_text(source, encoding="utf-8")
-        job = Job(tool, what, source)
-        flags = (*tool.flags, *flags, *tool.extra(wants))
-        command = (*tool.command, *flags, "-S", "-o", "kernel.s", cache_dirs.SOURCE)
-        words = run_in(job, command, work)
-        return (work / "kernel.s").read_text(encoding="utf-8", errors="replace"), words
-
-
-def _toolchain() -> Toolchain:
+def toolchain() -> Toolchain:
+    """The compiler to use; a `CompileError` if there is none."""
     tool = find_toolchain()
     if tool is None:
         raise CompileError(

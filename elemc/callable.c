@@ -55,6 +55,7 @@ extern size_t elemc_size(const void *data);
 extern void elemc_give(void *data);
 extern int64_t elemc_large(void);
 extern int elemc_threads(double nanoseconds);
+extern double elemc_pace(void);
 extern int elemc_run(Kernel kernel, int64_t phase, int64_t length, int64_t least,
                      double nanoseconds, int threads, char *const *p, const int64_t *s,
                      const int64_t *n, char *const *w, int64_t buffers);
@@ -120,6 +121,7 @@ typedef struct {
 
 static PyTypeObject CallableType;
 static double large_bytes; /* of arrays that outgrow the caches */
+static double weight;      /* of a nanosecond of this machine, in units of work */
 static PyObject *fail; /* runtime.fail: raises the error of a status */
 static PyObject *name_call, *name_out, *name_where, *name_req;
 
@@ -586,7 +588,7 @@ static void estimate(Call *c, const int64_t **code) {
     c->least[k] = *at++;
     c->work[k] = 0;
     for (int64_t terms = *at++; terms > 0; terms--) {
-      double part = (double)*at++ / WEIGHT;
+      double part = (double)*at++ / weight;
       for (int64_t count = *at++; count > 0; count--) part *= (double)c->n[*at++];
       c->work[k] += part;
     }
@@ -1228,6 +1230,7 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit_elemc_callable(void) {
   import_array();
   large_bytes = (double)elemc_large();
+  weight = WEIGHT / elemc_pace();
   large_handler = PyCapsule_New(&large_memory, "mem_handler", NULL);
   name_call = PyUnicode_InternFromString("_call");
   name_out = PyUnicode_InternFromString("out");

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import build, compiler, runtime
+from . import build_listing, compiler, runtime
 from .compiler import Closed
 from .dtypes import dtype_of
 from .errors import ArgumentError, DtypeError
@@ -71,7 +71,7 @@ def dump(function: Any, arrays: Sequence[Any], stage: str = "c",
         return source.text
     flags = compiler.flags_of(spec, function.contract, function.reassociate)
     if stage == "asm":
-        return build.assembly(source.text, *flags)
+        return build_listing.assembly(source.text, *flags)
     from . import vectorization
 
     return vectorization.report(source.text, source.entry, *flags)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .build import FFI, runtime_function
+from .build import FFI, PACE_C, runtime_function
 from .compiler import Compiled
 from .errors import DomainError
 from .formula import formula
@@ -102,7 +102,8 @@ def bind(compiled: Compiled, arrays: Sequence[np.ndarray], sizes: Sequence[int],
         pointers.append(address)
         strides += [sum(step[d] * c for d, c in terms) for terms in pointer.strides]
     n = [size_of(kind, what, sizes, program) for kind, what in bindings.sizes]
-    work = [sum(units * math.prod(n[k] for k in places) for units, places in phase.work) / UNITS
+    unit = runtime_function(PACE_C)() / UNITS
+    work = [sum(units * math.prod(n[k] for k in places) for units, places in phase.work) * unit
             for phase in bindings.phases]
     pieces = [t for t, phase in zip(work, bindings.phases, strict=True)
               if phase.axis is not None and n[phase.axis] > phase.least]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from . import build
+from . import build_listing
 from .toolchain import find_toolchain
 
 LOOP = re.compile(r"\s*((INDEPENDENT|UNROLL) )*(for|while) \(")
@@ -61,7 +61,7 @@ def report(source: str, entry: str, flags: tuple[str, ...] = (),
     """
     tool = find_toolchain()
     gcc = tool is not None and tool.family == "gcc"
-    words = build.remarks(source, GCC if gcc else CLANG, flags, wants)
+    words = build_listing.remarks(source, GCC if gcc else CLANG, flags, wants)
     loops = _loops(source)
     read, remark = (_read_gcc, GCC_REMARK) if gcc else (_read_clang, CLANG_REMARK)
     read([(int(m[1]), m[2]) for m in map(remark.match, words.splitlines()) if m], loops)

@@ -1,7 +1,8 @@
 """How much work the phases of a kernel are: what decides on threads and on releasing the GIL.
 
 An estimate in nanoseconds of one thread, good to a factor of two: bytes that come from memory and
-go there, and operations on whole vectors of them.
+go there, and operations on whole vectors of them.  Callers multiply it by the pace of their machine
+(`build.TYPICAL`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elemc import build, build_jobs, cache, cache_dirs, mathlib, toolchain
+from elemc import build, build_jobs, build_listing, cache, cache_dirs, mathlib, toolchain
 from elemc.errors import ArgumentError, CacheWarning, CompileError
 
 PACKAGE_PLACES = os.pathsep.join(
@@ -220,7 +220,7 @@ def test_every_family_compiles_kernels(monkeypatch, compiler):
     monkeypatch.setenv("ELEMC_CC", compiler)
     kernel = load(source())
     np.testing.assert_array_equal(evaluate(kernel), 3 * np.arange(1001.0) + 1)
-    assert "test_kernel" in build.assembly(source())
+    assert "test_kernel" in build_listing.assembly(source())
 
 
 # --- cold and warm -------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def test_own_libraries_are_compiled_at_once(monkeypatch, tmp_path):
         echo begin >> {log}; sleep 0.5; $real "$@"; echo end >> {log}; exit 0;; esac""")
     monkeypatch.setenv("ELEMC_CC", slow)
     monkeypatch.setattr(build_jobs, "obtain_all", OBTAIN_ALL)
-    build._support(build._toolchain(), build.MATH)
+    build._support(build.toolchain(), build.MATH)
     assert log.read_text().split() == ["begin"] * 3 + ["end"] * 3
     assert {entry.name for entry in cache.entries()} == {
         "elemc_math", "elemc_runtime", "elemc_callable"}
@@ -265,6 +265,17 @@ def test_the_math_library_waits_for_a_kernel_that_calls_it(monkeypatch):
     assert {entry.name for entry in cache.entries()} == {"test_kernel", "elemc_runtime"}
     np.testing.assert_array_equal(evaluate(load(source())), 3 * np.arange(1001.0) + 1)
     assert "elemc_math" in {entry.name for entry in cache.entries()}
+
+
+def test_the_pace_of_a_machine_is_measured_once(monkeypatch):
+    pace = build.runtime_function(build.PACE_C)()
+    assert 1 / 4 <= pace <= 4
+    new_process(monkeypatch)
+    monkeypatch.setattr(build, "MEASURE_C", "double nobody_measures(void)")
+    assert build.runtime_function(build.PACE_C)() == pace
+    cache_dirs.save_note(cache_dirs.key_of("pace", build.toolchain().identity), {"pace": 3.0})
+    new_process(monkeypatch)
+    assert build.runtime_function(build.PACE_C)() == 3
 
 
 def test_key_holds_machine_and_math_library(monkeypatch):
@@ -444,9 +455,9 @@ def test_compiler_that_vanishes(monkeypatch, tmp_path):
 
 
 def test_assembly():
-    assert "test_kernel:" in build.assembly(source()).replace("_test_kernel", "test_kernel")
+    assert "test_kernel:" in build_listing.assembly(source()).replace("_test_kernel", "test_kernel")
     with pytest.raises(CompileError, match="the assembly"):
-        build.assembly("int")
+        build_listing.assembly("int")
 
 
 # --- extension modules ---------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import elemc as ec
-from elemc import build, mathlib
+from elemc import build, build_listing, mathlib
 
 from .helpers import assert_same_bits
 
@@ -147,7 +147,7 @@ void single{suffix}_{f}(long n, {c} *out, {arrays}) {{
 @cache
 def loops(bits):
     """The loops over all functions, vectorized with vectors of so many bits."""
-    build._support(build._toolchain(), build.MATH)
+    build._support(build.toolchain(), build.MATH)
     text = "".join(
         loop(name, dtype, count, " SIMD" * (name in mathlib.SIMD), "")
         for name, count in mathlib.FUNCTIONS.items() for dtype in DTYPES
@@ -155,7 +155,7 @@ def loops(bits):
         loop(f"c{name}", dtype, 1 + (name == "pow"), "", "")
         for name in sorted(mathlib.COMPLEX) for dtype in COMPLEX_DTYPES
     )  # fmt: skip
-    flags = (f"-mprefer-vector-width={bits}",) if build._toolchain().simd else ()
+    flags = (f"-mprefer-vector-width={bits}",) if build.toolchain().simd else ()
     return ctypes.CDLL(str(build.compile_shared(text, f"mathlib_loops_{bits}", flags)))
 
 
@@ -239,11 +239,11 @@ def test_vector_variants_agree_with_the_scalar_one(name, dtype, bits):
 
 def test_vectorized():
     """The loops do call vector variants, where there are any."""
-    if not build._toolchain().simd:
+    if not build.toolchain().simd:
         pytest.skip("no libmvec here")
     text = "".join(loop(name, np.float64, mathlib.FUNCTIONS[name], " SIMD", "")
                    for name in sorted(mathlib.SIMD))  # fmt: skip
-    assembly = build.assembly(text)
+    assembly = build_listing.assembly(text)
     assert [n for n in mathlib.SIMD if f"_elemc_{n}" not in assembly.replace("\telemc_", "")] == []
 
 
