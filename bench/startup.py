@@ -95,10 +95,10 @@ def process_costs(rounds: int) -> list[tuple[str, float, str]]:
         ("import elemc, after numpy", middle(warm, "import"), "ms"),
         ("first call, empty cache: runtime, call path and kernel", middle(cold, "first"), "ms"),
         ("cold compile of one more kernel", middle(cold, "second"), "ms"),
-        ("cold compile of a kernel with a function: math library and it", middle(cold, "math"), "ms"),
+        ("cold compile of a function: math library and kernel", middle(cold, "math"), "ms"),
         ("first call, warm cache", middle(warm, "first"), "ms"),
         ("warm load of one more kernel", middle(warm, "second"), "ms"),
-        ("warm load of a kernel with a function: math library and it", middle(warm, "math"), "ms"),
+        ("warm load of a function: math library and kernel", middle(warm, "math"), "ms"),
     ]
 
 
