@@ -196,6 +196,8 @@ def _pace(tool: Toolchain) -> float:
     known = cache_dirs.note(key)
     if known is None:
         measured = runtime_function(MEASURE_C)() / TYPICAL
+        if not measured:
+            return 1.0  # there was no memory; another process will know
         known = {"pace": min(max(measured, 1 / 4), 4)}  # the machine may be busy with other things
         cache_dirs.save_note(key, known)
     return float(known["pace"])

@@ -163,12 +163,11 @@ class FoldLoops(Expressions):
         others = needed(item.body, lambda s: not in_lanes(s, ends)) if last else []
         # any element may be folded twice, and is still what it was
         again = not others and all(f.idempotent for f in item.folds)
+        folded = f"l < {lanes} - {stop} % {lanes}"
         view: dict[str, Any] = {
             "again": again, "left": f"{stop} % {lanes}{'' if again else f' > {lanes} / 4'}",
-            "last": self.body(last)}
-        if not again:
-            folded = f"l < {lanes} - {stop} % {lanes}"
-            view["last"] = [part for s in last for part in self.left_out(s, folded)]
+            "last": self.body(last) if again else [
+                part for s in last for part in self.left_out(s, folded)]}
         self.after_lanes = True
         view["others"], view["rest"] = self.body(others), self.body(item.body)
         self.after_lanes = False

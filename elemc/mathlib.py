@@ -1,9 +1,9 @@
 """The math library: what it has, and its C.
 
-One shared object per machine, loaded before any kernel.  For every function f it exports
-`double elemc_f(double...)` and `float elemc_ff(float...)`; for those in `SIMD`, where glibc's
-libmvec is used, also the variants that gcc calls from vectorized loops; on AVX-512 some of them are
-computed here instead (`_AVX512`), faster and closer than libmvec does.  All variants of a
+One shared object per machine, loaded before the first kernel that calls it.  For every function f
+it exports `double elemc_f(double...)` and `float elemc_ff(float...)`; for those in `SIMD`, where
+glibc's libmvec is used, also the variants that gcc calls from vectorized loops; on AVX-512 some of
+them are computed here instead (`_AVX512`), faster and closer than libmvec does.  All variants of a
 function give the same bits, so that an element's result does not depend on its position.
 """
 

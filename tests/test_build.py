@@ -267,6 +267,15 @@ def test_the_math_library_waits_for_a_kernel_that_calls_it(monkeypatch):
     assert "elemc_math" in {entry.name for entry in cache.entries()}
 
 
+def test_a_machine_without_memory_has_a_usual_pace(monkeypatch):
+    real = build.runtime_function
+    monkeypatch.setattr(build, "runtime_function", lambda prototype: (
+        lambda: 0.0) if prototype == build.MEASURE_C else real(prototype))
+    build._support(build.toolchain())
+    assert real(build.PACE_C)() == 1
+    assert cache_dirs.note(cache_dirs.key_of("pace", build.toolchain().identity)) is None
+
+
 def test_the_pace_of_a_machine_is_measured_once(monkeypatch):
     pace = build.runtime_function(build.PACE_C)()
     assert 1 / 4 <= pace <= 4
