@@ -261,9 +261,9 @@ def runtime_function(prototype: str) -> Any:
     CompileError
         If there is no compiler, or it fails.
     """
-    tool = toolchain()
-    _support(tool)
-    library = _loaded.support[tool.identity][RUNTIME][1]
+    _support(toolchain())
+    # the one that kernels and the call path found: with other flags later on there are two
+    library: Any = _cffi_backend.load_library(None, os.RTLD_NOW)
     name = prototype.partition("(")[0].split()[-1].lstrip("*")
     return library.load_function(_ffi.typeof(prototype.replace(name, "(*)", 1)), name)
 

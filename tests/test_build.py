@@ -369,7 +369,7 @@ def test_directory_that_forbids_programs(monkeypatch, root):
     real = build._cffi_backend.load_library
 
     def load_library(path, mode):
-        if path.startswith(str(root)):
+        if path and path.startswith(str(root)):
             raise OSError(f"cannot load library: {path}: failed to map segment from shared object")
         return real(path, mode)
 
