@@ -33,6 +33,8 @@ def compiled_kernels_answer(monkeypatch, request):
         raise AssertionError("the interpreter answered a call")
 
     # what another process found out would hide how this one does it; test_plans tests that
-    monkeypatch.setattr(importlib.import_module("elemc.plans"), "held", lambda place: None)
+    plans = importlib.import_module("elemc.plans")
+    monkeypatch.setattr(plans, "held", lambda place: None)
+    monkeypatch.setattr(plans, "keep", lambda *args: None)
     module = importlib.import_module("elemc.function")
     monkeypatch.setattr(module, "interpret", refuse)

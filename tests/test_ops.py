@@ -28,7 +28,7 @@ EXACT = set("add subtract multiply negative positive absolute fabs sign square s
 NORM_WISE = {"reciprocal", "absolute", "sign", "multiply", "square", "sqrt"}
 EXACT_REAL = EXACT | {"divide"}
 # others are made into the same instructions, of other widths, as one of these
-USUAL_FLAGS = "bool int8 uint8 int32 int64 uint64 float16 float32 float64 complex128".split()
+USUAL_FLAGS = "bool uint8 int64 float16 float32 float64 complex128".split()
 CASES = [pytest.param(name, dtype, marks=[pytest.mark.optimized] * (dtype in USUAL_FLAGS))
          for name in OPS for dtype in DTYPES]
 

@@ -3,13 +3,15 @@
 Every graph's vjp, and the vjp of the vjp of some; see random_gradients.
 """
 
+import contextlib
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import elemc as ec
 
-from .helpers import quiet
+from .helpers import compile_together, quiet
 from .random_gradients import Oracle, Torch, cases, slope
 
 PER_ITEM, GRAPHS, STEP = 40, 520, 1e-5
@@ -73,10 +75,9 @@ def compare(got, size, want, doubt, tolerance):
     return True
 
 
-def check(case, rng, second):
+def check(case, f, backward, rng, second):
     """How many derivatives of a case were compared, and how many differences did not know."""
     known = []
-    f = case.function("f")
     for call in case.calls:
         arrays = case.arrays(call)
         single = any(a.dtype == np.float32 for a in [*arrays, *(x.captured for x in case.leaves if x.text)])
@@ -88,7 +89,6 @@ def check(case, rng, second):
         if not all(np.isfinite(z).all() for z in outputs) or all(w is None for w in weights):
             continue
         given = [w for w in weights if w is not None]
-        backward = ec.vjp(f)
         gradients = backward(*arrays, *given)
         for array, gradient in zip(arrays, gradients, strict=True):
             if gradient is None:
@@ -135,13 +135,29 @@ def twice(case, backward, arrays, given, weights, rng):
     return compare(got, size, want, max(doubt, *doubts), 1e-5)
 
 
+def prepare(made):
+    """Compile the functions of cases, and then their vjps, as few files of C."""
+    calls = [(f, backward, case.arrays(call)) for case, f, backward in made for call in case.calls]
+    compile_together((f, arrays) for f, _, arrays in calls)
+    pulls = []
+    for f, backward, arrays in calls:
+        with contextlib.suppress(ec.ElemcError):
+            given = [np.zeros(z.shape, z.dtype) for z in map(np.asarray, f(*arrays)) if z.dtype.kind in "fc"]
+            pulls += [(backward, [*arrays, *given])] * bool(given)
+    compile_together(pulls)
+
+
 def look(number, check):
     """Check the cases of a seed; enough of what is found has to be known."""
     rng = np.random.default_rng(number)
-    known = []
-    for k, case in enumerate(drawn(number)):
+    known, made = [], []
+    for case in drawn(number):
+        f = case.function("f")
+        made.append((case, f, ec.vjp(f)))
+    quiet(prepare, made)
+    for k, (case, f, backward) in enumerate(made):
         try:
-            known += quiet(check, case, rng, k % 8 == 0)
+            known += quiet(check, case, f, backward, rng, k % 8 == 0)
         except Exception as error:
             raise AssertionError(f"{error!r}\n\n{case.code()}") from error
     assert np.mean([k is not None for k in known]) > 0.8
@@ -156,11 +172,10 @@ def test_against_torch(number):
     look(number, check_torch)
 
 
-def check_torch(case, rng, second):
+def check_torch(case, f, backward, rng, second):
     """Every element of the gradients against PyTorch's; of some, the gradients' own gradients."""
     torch = pytest.importorskip("torch")
     known = []
-    f = case.function("f")
     for call in case.calls:
         arrays = case.arrays(call)
         single = any(a.dtype == np.float32 for a in [*arrays, *(x.captured for x in case.leaves if x.text)])
@@ -180,7 +195,6 @@ def check_torch(case, rng, second):
                                      create_graph=second)
         given = [w.numpy().astype(z.dtype) for z, w in zip(map(np.asarray, f(*arrays)), weights, strict=True)
                  if z.dtype.kind in "fc"]
-        backward = ec.vjp(f)
         gradients = backward(*arrays, *given)
         tolerance = 3e-3 if single else 1e-8
         known += [close_to(gradients[k], want, tolerance) for k, want in zip(smooth, wanted, strict=True)]
