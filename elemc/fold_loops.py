@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,30 +10,21 @@ import numpy as np
 
 from .cnames import stem
 from .dtypes import ctype
-from .expressions import Expressions
 from .nest import (
-    Assign,
     Blocks,
-    Element,
     Kernel,
     LaneFold,
     LaneLoop,
-    Let,
-    Local,
     Loop,
     Named,
-    Statement,
     Write,
-    names_used,
     statements,
     unforeseen,
-    values_of,
 )
-from .order import HEAVY, cost
-from .values import Convert, Op, Value, walk
+from .order import HEAVY
+from .row_ends import LANE_BYTES, LANES, RowEnds, cost_of, is_store
+from .values import Convert, Op, Value
 
-LANES = 16  # of a fold, at least: gcc keeps so many in registers
-LANE_BYTES = 64  # of the lanes of one fold, at least
 AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where rows lie apart
 # Bytes of the arrays of a strip, at most: of the states of folds, which stay in the first cache;
 # of a value that goes through stages, as much as a processor looks ahead; of rows abreast.
@@ -42,21 +33,16 @@ LEAST_BYTES = 512  # of a strip with many arrays
 RUN = 4  # rows that are added to a strip of states before these go to memory
 
 
-class FoldLoops(Expressions):
+class FoldLoops(RowEnds):
     """Writes loops that fold, and notes what they need declared."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.trees: dict[str, dict[str, str]] = {}
-        self.lanes: dict[str, int] = {}  # of the loops in lanes
         self.laned: set[str] = set()  # their axes
         self.fetched: set[int] = set()  # operands that loops ask for in advance
         self.packs: set[str] = set()  # the axes of rows that are taken side by side
         self.strips: dict[str, int] = {}  # the lengths of strips, by their names in C
-
-    def body(self, body: Sequence[Statement]) -> list[dict[str, Any]]:
-        """What the templates need to lay out statements."""
-        raise NotImplementedError
 
     def need_strip(self, dtype: np.dtype, count: int = 1) -> None:
         """Make strips narrow enough for `count` arrays of `dtype`."""
@@ -124,18 +110,16 @@ class FoldLoops(Expressions):
         tree = any(f.tree for f in item.folds) and item.axis not in self.within
         widest = max(f.dtype.itemsize for f in item.folds)
         count = max(LANES, LANE_BYTES // widest)  # no other fold of the kernel has a say
-        stores = any(isinstance(s, Write) or isinstance(s, Assign) and bool(
-            isinstance(s.target, Element) and s.target.dims) for s in statements(item.body))
+        stores = any(isinstance(s, Write) or is_store(s) for s in statements(item.body))
         if all(f.exact for f in item.folds):  # others mind in which order they are merged
             count *= 2 if item.axis in self.within else 1  # a chunk is long
             count *= 2 if any(f.top for f in item.folds) else 1  # where more waits for less
-        lanes = "LANES" if count == LANES else f"LANES_{count}"
         length = self.length(self.extent_of(item.axis))
         full = length is None or int(length) >= count
         if full:
             self.laned.add(item.axis)
-            self.lanes[lanes] = count
             self.macros |= {"UNROLL"} | ({"BLOCK"} if tree else set())
+        lanes = self.lanes_of(count, full)
         start, stop = self.bounds(item.axis)
         name = item.folds[0].name
         if stores:  # gcc gives up comparing the addresses of many operands with theirs
@@ -146,46 +130,11 @@ class FoldLoops(Expressions):
                 "base": f"b{k}", "end": f"e{k}", "count": f"b{k} / BLOCK",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],
                 "body": self.body(item.body)}
-        far = self.fetches(item, f"k * {lanes}", 2) if full and self.kernel.far else []
+        view |= self.ending(item, f"e{k}" if tree else stop, lanes)
+        far = self.fetches(item, view["first"], 2) if full and self.kernel.far else []
         view["fetch"] = [f"{fetch}({address}{f' + {at}' if at else ''})"
                          for fetch, address, size in far for at in range(0, count * size, 64)]
-        view |= self.ending(item, f"e{k}" if tree else stop, lanes)
         return view | self.joined(view["folds"]) | row_states(view["folds"], tree)
-
-    def ending(self, item: LaneLoop, stop: str, lanes: str) -> dict[str, Any]:
-        """What is left of a row, which ends at `stop`, when the lanes have had their turns.
-
-        It is folded in lanes again, by the `last` statements, if the condition `left` holds; then
-        the `others` go on one by one.  The `rest` are all of them, for shorter rows.
-        """
-        ends = {f"{f.name}_lane" for f in item.folds if f.end_in_lanes}
-        last = needed(item.body, lambda s: in_lanes(s, ends))
-        others = needed(item.body, lambda s: not in_lanes(s, ends)) if last else []
-        # any element may be folded twice, and is still what it was
-        again = not others and all(f.idempotent for f in item.folds)
-        folded = f"l < {lanes} - {stop} % {lanes}"
-        view: dict[str, Any] = {
-            "again": again, "left": f"{stop} % {lanes}{'' if again else f' > {lanes} / 4'}",
-            "last": self.body(last) if again else [
-                part for s in last for part in self.left_out(s, folded)]}
-        self.after_lanes = True
-        view["others"], view["rest"] = self.body(others), self.body(item.body)
-        self.after_lanes = False
-        return view
-
-    def left_out(self, item: Statement, folded: str) -> list[dict[str, Any]]:
-        """A statement of the last lanes, which leaves out those that have `folded` their elements.
-
-        What they would be otherwise has a name, or else gcc loads and computes under a mask, where
-        what it finds in the other lanes may take hundreds of cycles.
-        """
-        [view] = self.body([item])
-        if not isinstance(item, Assign):
-            return [view]
-        name, target = f"{item.target.name.removesuffix('_lane')}_next", view["target"]
-        let = {"kind": "let", "type": self.type(item.target.dtype), "name": name,
-               "value": view["value"]}
-        return [let, {**view, "value": f"{folded} ? {target} : {name}"}]
 
     def fetches(self, item: LaneLoop | Loop, first: str, most: int = 1
                 ) -> list[tuple[str, str, int]]:
@@ -248,7 +197,7 @@ class FoldLoops(Expressions):
     def run(self, item: Blocks) -> dict[str, Any] | None:
         """The innermost loop for several rows at once, if memory is what it waits for."""
         apart = item.strip is None or item.packed or any(f.part or f.rows for f in item.folds)
-        if apart or len(item.body) > 1 or _cost(item.body) >= HEAVY:
+        if apart or len(item.body) > 1 or cost_of(item.body) >= HEAVY:
             return None
         self.macros |= {"RUN", "UNROLL"}
         self.running = {f.name for f in item.folds}
@@ -300,29 +249,6 @@ def row_states(folds: Sequence[dict[str, Any]], tree: bool) -> dict[str, str]:
         "set_row": ", ".join(f"{f['name']} = {f['neutral']}" for f in folds if f not in on),
         "merge_row": ", ".join(f"{f['name']} = " + (
             f["merge_row"] if f in on else f"{f['name']}_lane[0]") for f in folds)}
-
-
-def in_lanes(statement: Statement, names: Collection[str]) -> bool:
-    """Whether a statement folds into lanes of these names."""
-    return isinstance(statement, Assign) and statement.target.name in names
-
-
-def needed(body: Sequence[Statement], wanted: Callable[[Statement], bool]) -> list[Statement]:
-    """The statements of a loop that are wanted, and what sets the variables that they need."""
-    found: list[Statement] = []
-    names: set[str] = set()
-    for item in reversed(body):
-        sets = item.target if isinstance(item, Assign) else item
-        if getattr(sets, "name", None) in names or (
-                not isinstance(item, (Let, Local)) and wanted(item)):
-            found.append(item)
-            names |= names_used([item])
-    return found[::-1]
-
-
-def _cost(body: Sequence[Statement]) -> int:
-    """About how many additions one turn of a loop is worth."""
-    return sum(cost(walk(values_of(s))) for s in statements(body))
 
 
 def _renamed(value: Value, names: dict[str, str]) -> Value:

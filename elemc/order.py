@@ -122,7 +122,7 @@ def roots(spec: Specialized) -> list[Root]:
     for value in walk(targets):
         if isinstance(value, Fold):
             below = [value.arg] if isinstance(value, Place) else value.args
-            root = Root(value, _fold_order(value, spec, few), frozenset(value.over),
+            root = Root(value, _fold_order(value, spec, few, short), frozenset(value.over),
                         folds_below(below), read_apart(below))
             found.insert(_before(value, found), root)
     found = _abreast(_by_rows(found, spec), spec)
@@ -306,7 +306,8 @@ def read_apart(values: Iterable[Value]) -> dict[Value, frozenset[str]]:
     return found
 
 
-def _fold_order(fold: Fold, spec: Specialized, few: frozenset[str]) -> tuple[str, ...]:
+def _fold_order(fold: Fold, spec: Specialized, few: frozenset[str],
+                short: frozenset[str]) -> tuple[str, ...]:
     """Kept axes, then folded ones; each in memory order, unless the fold minds its order."""
     loads = loads_of(fold, spec)
     memory = order_in_memory(loads, spec.operands)
@@ -314,6 +315,8 @@ def _fold_order(fold: Fold, spec: Specialized, few: frozenset[str]) -> tuple[str
     kept = [a for a in axes if a in fold.axes and a not in fold.over]
     over = [a for a in axes if a in fold.over] if fold.merges else list(fold.over)
     strip = _strip_axis(loads, spec.operands, kept, over)
+    if strip in short:
+        strip = next((a for a in reversed(kept) if a not in short), strip)
     if strip is None or fold.merges and few.issuperset(over):
         return (*kept, *over)
     return (*(a for a in kept if a != strip), f"{strip}/", *over, strip)

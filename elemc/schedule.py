@@ -122,14 +122,14 @@ class _Scheduler(Folding):
         segments = loops(top_roots, ())
         serial: Scope | None = None
         for k, segment in enumerate(segments):
+            if not self.spec.large and not is_side(segment.axis):
+                self.keep_in_outputs(segment, segments[k + 1:])  # else they wait for memory
             self.buffer_late(segment, segments[k + 1:], (), shared=True)
             if is_side(segment.axis):
                 self.given, serial = side_of(segment), None
                 self.top([replace(r, order=r.order[1:], given=None) for r in segment.roots])
                 self.given = None
                 continue
-            if not self.spec.large:  # else memory is what it would wait for
-                self.keep_in_outputs(segment, segments[k + 1:])
             if chunked(segment):
                 serial = self.chunks(segment)
                 continue
@@ -144,9 +144,9 @@ class _Scheduler(Folding):
         segments = loops(level_roots, bound)
         kept: list[Value] = []
         for k, segment in enumerate(segments):
-            self.buffer_late(segment, segments[k + 1:], bound, shared=False)
             if any(b.endswith("/") for b in bound):
                 self.keep_in_outputs(segment, segments[k + 1:])
+            self.buffer_late(segment, segments[k + 1:], bound, shared=False)
             if segment.axis and not segment.axis.endswith("/"):
                 kept += self.keep_row(segment, segments[k + 1:], (*bound, segment.axis), scope)
             self.segment(segment, bound, scope)
@@ -227,6 +227,7 @@ class _Scheduler(Folding):
         pending = {v: f for f, every in self.waiting.items() if isinstance(f, Fold) for v in every}
         known: dict[Value, Fold | None] = {
             v: None if v in self.buffered else pending.get(v) for v in self.planned}
+        known |= dict.fromkeys(self.kept)
         for value, last in carried(values, late, known).items():
             self.plan(value, value.axes - around, shared, strip if strip in value.axes else None)
             self.waiting.setdefault(last, []).append(value)

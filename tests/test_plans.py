@@ -16,7 +16,7 @@ import elemc as ec
 from elemc import cache, plans, templating
 from elemc.errors import ArgumentError, DomainError
 
-HELD = plans.held  # conftest.py puts another in its place
+HELD, KEEP = plans.held, plans.keep  # conftest.py puts others in their places
 
 STAGES = ("compiler", "simplify", "lower", "specialize", "schedule", "emit", "runtime", "binding",
           "cache", "build_jobs")
@@ -280,12 +280,12 @@ def test_the_shelves_are_bounded(monkeypatch, tmp_path):
     plan = plans.Plan((), "k", "c", "e", False, b"", (), (), (), b"")
     for k in range(7):
         place = f"plans/ab/ab{k}"
-        plans.keep(place, ((), ()), b"key", plan)
+        KEEP(place, ((), ()), b"key", plan)
         os.utime(tmp_path / place, (k, k))
     assert sorted(path.name for path in files(tmp_path)) == ["ab4", "ab5", "ab6"]
     for k in range(plans.CALLS + 5):
-        plans.keep("plans/ab/ab9", ((), ()), b"%d" % k, plan)
-        plans.keep("plans/ab/ab9", ((), ()), b"%d" % k, plan._replace(code=b"new"))
+        KEEP("plans/ab/ab9", ((), ()), b"%d" % k, plan)
+        KEEP("plans/ab/ab9", ((), ()), b"%d" % k, plan._replace(code=b"new"))
     held = HELD("plans/ab/ab9")[1]
     assert len(held) == plans.CALLS and all(p.code == b"new" for (p,) in held.values())
     cache.clear()
@@ -375,6 +375,7 @@ def test_what_cannot_be_written_down_has_no_plan():
 
 def test_in_one_process(monkeypatch, tmp_path):
     monkeypatch.setattr(plans, "held", HELD)
+    monkeypatch.setattr(plans, "keep", KEEP)
     monkeypatch.setenv("ELEMC_CACHE_DIR", str(tmp_path))
     x, y = ec.array("x", 1, dtype="int64"), ec.array("y", 1, dtype="int64")
     a = np.arange(6)

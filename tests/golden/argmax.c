@@ -30,8 +30,7 @@ int kernel_argmax(int64_t phase, int64_t begin, int64_t end, char *const *p, con
        const int64_t *n, const int64_t *tune, char *const *w)
 {
   const int64_t n0 = n[0], n1 = n[1]; /* extents */
-  /* operands: pointers, and strides in bytes */
-  const char *const x_p = p[0]; const int64_t x_s0 = s[0], x_s1 = 8;
+  const char *const x_p = p[0]; const int64_t x_s0 = s[0], x_s1 = 8; /* operands, strides in bytes */
   char *const z_p = p[1]; const int64_t z_s0 = 8;
 
   for (int64_t i0 = begin; i0 < end; i0++) {
@@ -41,19 +40,13 @@ int kernel_argmax(int64_t phase, int64_t begin, int64_t end, char *const *p, con
     if (n1 >= LANES_32) {
       int64_t argmax0_lane[LANES_32] = {0};
       double max0_lane[LANES_32] = {[0 ... LANES_32 - 1] = -__builtin_inf()};
-      for (int64_t k = 0; k < n1 / LANES_32; k++)
-        UNROLL for (int64_t l = 0, i1 = k * LANES_32; l < LANES_32; l++, i1++) {
+      for (int64_t k = 0; k < n1; k += LANES_32)
+        UNROLL for (int64_t l = 0, i1 = k < n1 - LANES_32 ? k : n1 - LANES_32; l < LANES_32; l++, i1++) {
           const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
           const bool_t t0 = !(x_v <= max0_lane[l]) & max0_lane[l] == max0_lane[l];
           argmax0_lane[l] = t0 ? i1 : argmax0_lane[l];
           max0_lane[l] = maximum_f64(max0_lane[l], x_v);
         }
-      if (n1 % LANES_32) UNROLL for (int64_t l = 0, i1 = n1 - LANES_32; l < LANES_32; l++, i1++) {
-        const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-        const bool_t t0 = !(x_v <= max0_lane[l]) & max0_lane[l] == max0_lane[l];
-        argmax0_lane[l] = t0 ? i1 : argmax0_lane[l];
-        max0_lane[l] = maximum_f64(max0_lane[l], x_v);
-      }
       UNROLL for (int h = LANES_32 / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
         argmax0_lane[l] = minimum_i64(!(max0_lane[l + h] <= max0_lane[l]) & max0_lane[l] == max0_lane[l] ? argmax0_lane[l + h] : argmax0_lane[l], !(max0_lane[l] <= max0_lane[l + h]) & max0_lane[l + h] == max0_lane[l + h] ? argmax0_lane[l] : argmax0_lane[l + h]), max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
       argmax0 = argmax0_lane[0], max0 = max0_lane[0];

@@ -30,8 +30,7 @@ int kernel_complex_product(int64_t phase, int64_t begin, int64_t end, char *cons
        const int64_t *n, const int64_t *tune, char *const *w)
 {
   const int64_t n0 = n[0]; /* extents */
-  /* operands: pointers, and strides in bytes */
-  const char *const x_p = p[0]; const int64_t x_s0 = 16;
+  const char *const x_p = p[0]; const int64_t x_s0 = 16; /* operands, strides in bytes */
   char *const z_p = p[1]; const int64_t z_s0 = 16;
 
   INDEPENDENT for (int64_t i0 = begin; i0 < end; i0++) {

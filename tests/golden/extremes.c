@@ -33,8 +33,7 @@ int kernel_extremes(int64_t phase, int64_t begin, int64_t end, char *const *p, c
        const int64_t *n, const int64_t *tune, char *const *w)
 {
   const int64_t n0 = n[0], n1 = n[1]; /* extents */
-  /* operands: pointers, and strides in bytes */
-  const char *const x_p = p[0]; const int64_t x_s0 = s[0], x_s1 = 8;
+  const char *const x_p = p[0]; const int64_t x_s0 = s[0], x_s1 = 8; /* operands, strides in bytes */
   char *const z0_p = p[1]; const int64_t z0_s0 = 8;
   char *const z1_p = p[2]; const int64_t z1_s0 = 8;
 
@@ -45,12 +44,11 @@ int kernel_extremes(int64_t phase, int64_t begin, int64_t end, char *const *p, c
     if (n1 >= LANES) {
       double min0_lane[LANES] = {[0 ... LANES - 1] = __builtin_inf()};
       double max0_lane[LANES] = {[0 ... LANES - 1] = -__builtin_inf()};
-      for (int64_t k = 0; k < n1 / LANES; k++)
-        UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++) {
-          const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-          min0_lane[l] = minimum_f64(min0_lane[l], x_v);
-          max0_lane[l] = maximum_f64(max0_lane[l], x_v);
-        }
+      for (int64_t k = 0; k < n1 / LANES; k++) UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++) {
+        const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+        min0_lane[l] = minimum_f64(min0_lane[l], x_v);
+        max0_lane[l] = maximum_f64(max0_lane[l], x_v);
+      }
       if (n1 % LANES) UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++) {
         const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
         min0_lane[l] = minimum_f64(min0_lane[l], x_v);

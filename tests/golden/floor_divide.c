@@ -34,8 +34,7 @@ int kernel_floor_divide(int64_t phase, int64_t begin, int64_t end, char *const *
        const int64_t *n, const int64_t *tune, char *const *w)
 {
   const int64_t n0 = n[0]; /* extents */
-  /* operands: pointers, and strides in bytes */
-  const char *const x_p = p[0]; const int64_t x_s0 = 4;
+  const char *const x_p = p[0]; const int64_t x_s0 = 4; /* operands, strides in bytes */
   char *const z0_p = p[1]; const int64_t z0_s0 = 4;
   char *const z1_p = p[2]; const int64_t z1_s0 = 4;
 

@@ -58,8 +58,7 @@ int kernel_half(int64_t phase, int64_t begin, int64_t end, char *const *p, const
        const int64_t *n, const int64_t *tune, char *const *w)
 {
   const int64_t n0 = n[0]; /* extents */
-  /* operands: pointers, and strides in bytes */
-  const char *const x_p = p[0]; const int64_t x_s0 = 2;
+  const char *const x_p = p[0]; const int64_t x_s0 = 2; /* operands, strides in bytes */
   char *const z_p = p[1]; const int64_t z_s0 = 2;
 
   INDEPENDENT for (int64_t i0 = begin; i0 < end; i0++) {

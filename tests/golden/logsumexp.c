@@ -9,6 +9,7 @@
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
+#define LEFT(n, lanes) ((n) % (lanes) > (lanes) / 4 ? (n) % (lanes) : 0) /* of a row, worth lanes */
 #define UNROLL _Pragma("GCC unroll 4")
 enum { LANES = 16, BLOCK = 4096, TREE = 40 };
 extern double elemc_exp(double) SIMD;
@@ -25,8 +26,7 @@ int kernel_logsumexp(int64_t phase, int64_t begin, int64_t end, char *const *p, 
        const int64_t *n, const int64_t *tune, char *const *w)
 {
   const int64_t n0 = n[0], n1 = n[1]; /* extents */
-  /* operands: pointers, and strides in bytes */
-  const char *const x_p = p[0]; const int64_t x_s0 = s[0], x_s1 = 8;
+  const char *const x_p = p[0]; const int64_t x_s0 = s[0], x_s1 = 8; /* operands, strides in bytes */
   char *const z_p = p[1]; const int64_t z_s0 = 8;
 
   for (int64_t i0 = begin; i0 < end; i0++) {
@@ -34,9 +34,8 @@ int kernel_logsumexp(int64_t phase, int64_t begin, int64_t end, char *const *p, 
     double max0 = -__builtin_inf();
     if (n1 >= LANES) {
       double max0_lane[LANES] = {[0 ... LANES - 1] = -__builtin_inf()};
-      for (int64_t k = 0; k < n1 / LANES; k++)
-        UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
-          max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
+      for (int64_t k = 0; k < n1 / LANES; k++) UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
+        max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
       if (n1 % LANES) UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++)
         max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
       UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
@@ -52,21 +51,20 @@ int kernel_logsumexp(int64_t phase, int64_t begin, int64_t end, char *const *p, 
       sum0 = 0.0;
       if (e1 - b1 >= LANES) {
         double sum0_lane[LANES] = {0};
-        for (int64_t k = b1 / LANES; k < e1 / LANES; k++)
-          UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++) {
-            const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-            sum0_lane[l] = sum0_lane[l] + elemc_exp(x_v == max0 ? 0 : x_v - max0);
-          }
-        if (e1 % LANES > LANES / 4) UNROLL for (int64_t l = 0, i1 = e1 - LANES; l < LANES; l++, i1++) {
+        for (int64_t k = b1 / LANES; k < e1 / LANES; k++) UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++) {
+          const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
+          sum0_lane[l] = sum0_lane[l] + elemc_exp(x_v == max0 ? 0 : x_v - max0);
+        }
+        if (LEFT(e1, LANES)) UNROLL for (int64_t l = 0, i1 = e1 - LANES; l < LANES; l++, i1++) {
           const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
           const double sum0_next = sum0_lane[l] + elemc_exp(x_v == max0 ? 0 : x_v - max0);
-          sum0_lane[l] = l < LANES - e1 % LANES ? sum0_lane[l] : sum0_next;
+          sum0_lane[l] = l < LANES - LEFT(e1, LANES) ? sum0_lane[l] : sum0_next;
         }
         UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
         sum0 = sum0_lane[0];
       }
-      for (int64_t i1 = e1 - (e1 - b1 >= LANES && e1 % LANES > LANES / 4 ? 0 : e1 % LANES); i1 < e1; i1++) {
+      for (int64_t i1 = e1 - (e1 - b1 >= LANES && LEFT(e1, LANES) ? 0 : e1 % LANES); i1 < e1; i1++) {
         const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
         sum0 = sum0 + elemc_exp(x_v == max0 ? 0 : x_v - max0);
       }

@@ -55,11 +55,9 @@ int kernel_softmax_columns(int64_t phase, int64_t begin, int64_t end, char *cons
        const int64_t *n, const int64_t *tune, char *const *w)
 {
   const int64_t n0 = n[0], n1 = n[1]; /* extents */
-  /* operands: pointers, and strides in bytes */
-  const char *const x_p = p[0]; const int64_t x_s0 = 8, x_s1 = s[0];
+  const char *const x_p = p[0]; const int64_t x_s0 = 8, x_s1 = s[0]; /* operands, strides in bytes */
   char *const z_p = p[1]; const int64_t z_s0 = 8, z_s1 = s[1];
   double *const buffer0 = (double *)w[0]; /* buffers */
-  double *const buffer1 = (double *)w[1];
 
   if (phase == 0) {
     for (int64_t b0 = begin; b0 < end; b0 += STRIP) {
@@ -80,8 +78,6 @@ int kernel_softmax_columns(int64_t phase, int64_t begin, int64_t end, char *cons
         INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
           max0[l] = maximum_f64(max0[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
       }
-      INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
-        buffer0[i0] = max0[l];
       /* sum0: sum along i1 */
       double sum0[STRIP], sum0_tree[LEVELS(n1 / ROWS + 1) * w0];
       int64_t sum0_count = 0;
@@ -100,7 +96,7 @@ int kernel_softmax_columns(int64_t phase, int64_t begin, int64_t end, char *cons
       }
       if (n1 > ROWS || !n1) pull_sum_f64(sum0_tree, sum0_count, sum0, w0);
       INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
-        buffer1[i0] = sum0[l];
+        buffer0[i0] = sum0[l];
     }
   }
 
@@ -108,7 +104,7 @@ int kernel_softmax_columns(int64_t phase, int64_t begin, int64_t end, char *cons
     for (int64_t i1 = begin; i1 < end; i1++) {
       INDEPENDENT for (int64_t i0 = 0; i0 < n0; i0++) {
         const double t0 = AT(double, z_p, i0 * z_s0 + i1 * z_s1);
-        AT(double, z_p, i0 * z_s0 + i1 * z_s1) = t0 / buffer1[i0];
+        AT(double, z_p, i0 * z_s0 + i1 * z_s1) = t0 / buffer0[i0];
       }
     }
   }

@@ -9,9 +9,10 @@
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
+#define LEFT(n, lanes) ((n) % (lanes) > (lanes) / 4 ? (n) % (lanes) : 0) /* of a row, worth lanes */
 #define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
-enum { LANES = 16, BLOCK = 4096, TREE = 40 };
+enum { LANES = 16, LANES_8 = 8, BLOCK = 4096, TREE = 40 };
 extern double elemc_exp(double) SIMD;
 
 /* the greater; NaN if either is */
@@ -25,8 +26,7 @@ int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *
        const int64_t *n, const int64_t *tune, char *const *w)
 {
   const int64_t n0 = n[0], n1 = n[1]; /* extents */
-  /* operands: pointers, and strides in bytes */
-  const char *const x_p = p[0]; const int64_t x_s0 = s[0], x_s1 = 8;
+  const char *const x_p = p[0]; const int64_t x_s0 = s[0], x_s1 = 8; /* operands, strides in bytes */
   char *const z_p = p[1]; const int64_t z_s0 = s[1], z_s1 = 8;
   double *const buffer0 = (double *)w[0]; /* buffers */
 
@@ -35,9 +35,8 @@ int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *
     double max0 = -__builtin_inf();
     if (n1 >= LANES) {
       double max0_lane[LANES] = {[0 ... LANES - 1] = -__builtin_inf()};
-      for (int64_t k = 0; k < n1 / LANES; k++)
-        UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
-          max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
+      for (int64_t k = 0; k < n1 / LANES; k++) UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
+        max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
       if (n1 % LANES) UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++)
         max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
       UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
@@ -46,7 +45,9 @@ int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *
     }
     for (int64_t i1 = n1 < LANES ? 0 : n1; i1 < n1; i1++)
       max0 = maximum_f64(max0, AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
-    INDEPENDENT for (int64_t i1 = 0; i1 < n1; i1++)
+    INDEPENDENT for (int64_t i1 = 0; i1 < n1 - (n1 < LANES_8 ? 0 : LEFT(n1, LANES_8)); i1++)
+      buffer0[i1] = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0);
+    if (n1 > LANES_8 && LEFT(n1, LANES_8)) UNROLL for (int64_t l = 0, i1 = n1 - LANES_8; l < LANES_8; l++, i1++)
       buffer0[i1] = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0);
     /* sum0: sum along i1, in lanes */
     double sum0 = 0.0, sum0_tree[TREE]; int64_t sum0_top = 0;
@@ -55,18 +56,17 @@ int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *
       sum0 = 0.0;
       if (e1 - b1 >= LANES) {
         double sum0_lane[LANES] = {0};
-        for (int64_t k = b1 / LANES; k < e1 / LANES; k++)
-          UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
-            sum0_lane[l] = sum0_lane[l] + buffer0[i1];
-        if (e1 % LANES > LANES / 4) UNROLL for (int64_t l = 0, i1 = e1 - LANES; l < LANES; l++, i1++) {
+        for (int64_t k = b1 / LANES; k < e1 / LANES; k++) UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
+          sum0_lane[l] = sum0_lane[l] + buffer0[i1];
+        if (LEFT(e1, LANES)) UNROLL for (int64_t l = 0, i1 = e1 - LANES; l < LANES; l++, i1++) {
           const double sum0_next = sum0_lane[l] + buffer0[i1];
-          sum0_lane[l] = l < LANES - e1 % LANES ? sum0_lane[l] : sum0_next;
+          sum0_lane[l] = l < LANES - LEFT(e1, LANES) ? sum0_lane[l] : sum0_next;
         }
         UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
         sum0 = sum0_lane[0];
       }
-      for (int64_t i1 = e1 - (e1 - b1 >= LANES && e1 % LANES > LANES / 4 ? 0 : e1 % LANES); i1 < e1; i1++)
+      for (int64_t i1 = e1 - (e1 - b1 >= LANES && LEFT(e1, LANES) ? 0 : e1 % LANES); i1 < e1; i1++)
         sum0 = sum0 + buffer0[i1];
       for (int64_t c = b1 / BLOCK; c & 1; c >>= 1, sum0_top--) sum0 = sum0_tree[sum0_top - 1] + sum0;
       sum0_tree[sum0_top++] = sum0;

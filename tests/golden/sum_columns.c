@@ -47,8 +47,7 @@ int kernel_sum_columns(int64_t phase, int64_t begin, int64_t end, char *const *p
        const int64_t *n, const int64_t *tune, char *const *w)
 {
   const int64_t n0 = n[0], n1 = n[1]; /* extents */
-  /* operands: pointers, and strides in bytes */
-  const char *const x_p = p[0]; const int64_t x_s0 = 8, x_s1 = s[0];
+  const char *const x_p = p[0]; const int64_t x_s0 = 8, x_s1 = s[0]; /* operands, strides in bytes */
   char *const z_p = p[1]; const int64_t z_s0 = 8;
 
   for (int64_t b0 = begin; b0 < end; b0 += STRIP) {

@@ -51,8 +51,7 @@ int kernel_two_modes(int64_t phase, int64_t begin, int64_t end, char *const *p, 
        const int64_t *n, const int64_t *tune, char *const *w)
 {
   const int64_t n0 = n[0], n1 = n[1]; /* extents */
-  /* operands: pointers, and strides in bytes */
-  const char *const x_p = p[0]; const int64_t x_s0 = 8, x_s1 = s[0];
+  const char *const x_p = p[0]; const int64_t x_s0 = 8, x_s1 = s[0]; /* operands, strides in bytes */
   char *const z1_p = p[1]; const int64_t z1_s0 = 8;
   const char *const y_p = p[2]; const int64_t y_s0 = 8;
   char *const z0_p = p[3]; const int64_t z0_s0 = 8, z0_s1 = s[1];

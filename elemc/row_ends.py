@@ -1,0 +1,159 @@
+"""What is left at the end of a row when vectors have had their turns, in vectors again.
+
+The last elements of the row fill a vector; those that are there already are left out of folds, and
+keep what was stored.  So no element of a row of 31 takes a call of a function for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from .dtypes import ctype
+from .expressions import Expressions
+from .nest import (
+    Assign,
+    Element,
+    Kernel,
+    LaneLoop,
+    Let,
+    Local,
+    Loop,
+    Named,
+    Statement,
+    Write,
+    names_used,
+    statements,
+    values_of,
+)
+from .order import HEAVY, cost
+from .values import walk
+
+LANES = 16  # of a fold, at least: gcc keeps so many in registers
+LANE_BYTES = 64  # of the lanes of one fold, at least
+
+
+class RowEnds(Expressions):
+    """Writes the ends of rows."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.lanes: dict[str, int] = {}  # of the loops in lanes
+
+    def body(self, body: Sequence[Statement]) -> list[dict[str, Any]]:
+        """What the templates need to lay out statements."""
+        raise NotImplementedError
+
+    def ending(self, item: LaneLoop, stop: str, lanes: str) -> dict[str, Any]:
+        """What is left of a row, which ends at `stop`, when the lanes have had their turns.
+
+        It is folded in lanes again, by the `last` statements, if there are any `left`, or in the
+        `same` loop; then the `others` go on one by one.  The `rest` are all, for shorter rows.
+        """
+        ends = {f"{f.name}_lane" for f in item.folds if f.end_in_lanes}
+        stores = [s for s in item.body if ends and is_store(s) and not goes_on(item.body, s)]
+        last = needed(item.body, lambda s: in_lanes(s, ends) or s in stores)
+        others = needed(item.body, lambda s: not (in_lanes(s, ends) or s in stores)) if last else []
+        # any element may be folded twice, and is still what it was
+        again = bool(last) and not stores and not others and all(f.idempotent for f in item.folds)
+        same = again and any(f.top for f in item.folds)  # gcc spills the states of two
+        left = f"{stop} % {lanes}" if again else f"LEFT({stop}, {lanes})"
+        self.macros |= {"LEFT"} if last and not again else set()
+        view: dict[str, Any] = {
+            "again": again, "first": "k" if same else f"k * {lanes}", "left": left, "same": same,
+            "last": self.body(last) if again else [
+                part for s in last for part in self.left_out(s, f"l < {lanes} - {left}")]}
+        self.after_lanes = True
+        view["others"], view["rest"] = self.body(others), self.body(item.body)
+        self.after_lanes = False
+        return view
+
+    def lanes_of(self, count: int, used: bool = True) -> str:
+        """How many lanes there are, in C."""
+        name = "LANES" if count == LANES else f"LANES_{count}"
+        if used:
+            self.lanes[name] = count
+        return name
+
+    def end_of_row(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
+        """What fills no lanes at the end of a row, if its functions should be called in lanes, too.
+
+        It is computed with the LANES elements at the end, most of which are there already.
+        """
+        known = self.length(self.extent_of(item.axis))
+        plain = item.independent and not item.reverse and all(
+            isinstance(s, Let) or is_store(s) for s in item.body)
+        if not plain or cost_of(item.body) < HEAVY:
+            return {}
+        widest = max(v.dtype.itemsize for s in item.body for v in walk(values_of(s)))
+        count = LANE_BYTES // max(4, widest)
+        if known and (int(known) < count or int(known) % count == 0):
+            return {}
+        lanes = self.lanes_of(count)
+        self.macros.add("UNROLL")
+        length = stop if start == "0" else f"({stop} - {start})"
+        left = f"{length} % {lanes}"
+        made = {s.target.name for s in item.body if isinstance(s, Assign)}
+        used = (v for s in item.body for v in walk(values_of(s)[-1:]) if isinstance(v, Element))
+        again = made.isdisjoint(v.name for v in used) and not any(
+            isinstance(s, Write) for s in item.body)
+        if again:  # what is stored twice has to reach the cache before it is read
+            left = f"LEFT({length.removeprefix('(').removesuffix(')')}, {lanes})"
+            self.macros.add("LEFT")
+        return {"stop": f"{stop} - ({length} < {lanes} ? 0 : {left})",
+                "left": f"{length} > {lanes} && {left}", "first": f"{stop} - {lanes}",
+                "lanes": lanes, "last": self.body(item.body) if again else [
+                    part for s in item.body
+                    for part in self.left_out(s, f"l < {lanes} - {left}")]}
+
+    def left_out(self, item: Statement, folded: str) -> list[dict[str, Any]]:
+        """A statement of the last lanes, which leaves out those that have `folded` their elements.
+
+        What they would be otherwise has a name, or else gcc loads and computes under a mask, where
+        what it finds in the other lanes may take hundreds of cycles.
+        """
+        [view] = self.body([item])
+        if isinstance(item, Assign):
+            name, kind = item.target.name.removesuffix("_lane"), self.type(item.target.dtype)
+        elif isinstance(item, Write):
+            operand = self.kernel.operands[item.operand]
+            name, kind = operand.name, ctype(operand.dtype).storage
+        else:
+            return [view]
+        let = {"kind": "let", "type": kind, "name": f"{name}_next", "value": view["value"]}
+        return [let, {**view, "value": f"{folded} ? {view['target']} : {name}_next"}]
+
+
+def in_lanes(statement: Statement, names: Collection[str]) -> bool:
+    """Whether a statement folds into lanes of these names."""
+    return isinstance(statement, Assign) and statement.target.name in names
+
+
+def is_store(statement: Statement) -> bool:
+    """Whether a statement stores what any turn of the loop may, without a mask."""
+    return isinstance(statement, Write) and statement.mask is None or isinstance(
+        statement, Assign) and isinstance(statement.target, Element) and bool(statement.target.dims)
+
+
+def goes_on(body: Sequence[Statement], statement: Statement) -> bool:
+    """Whether a statement needs what one turn of a loop leaves to the next."""
+    return any(isinstance(s, Assign) and isinstance(s.target, Named)
+               for s in needed(body, lambda s: s is statement))
+
+
+def needed(body: Sequence[Statement], wanted: Callable[[Statement], bool]) -> list[Statement]:
+    """The statements of a loop that are wanted, and what sets the variables that they need."""
+    found: list[Statement] = []
+    names: set[str] = set()
+    for item in reversed(body):
+        sets = item.target if isinstance(item, Assign) else item
+        if getattr(sets, "name", None) in names or (
+                not isinstance(item, (Let, Local)) and wanted(item)):
+            found.append(item)
+            names |= names_used([item])
+    return found[::-1]
+
+
+def cost_of(body: Sequence[Statement]) -> int:
+    """About how many additions one turn of a loop is worth."""
+    return sum(cost(walk(values_of(s))) for s in statements(body))

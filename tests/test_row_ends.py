@@ -1,0 +1,86 @@
+"""What fills no vector at the end of a row is computed in one, with elements that are there."""
+
+import numpy as np
+import pytest
+
+import elemc as ec
+
+from .helpers import assert_same_bits
+
+pytestmark = pytest.mark.optimized
+
+RNG = np.random.default_rng(5)
+LENGTHS = [*range(1, 36), 47, 63, 64, 65, 100]
+
+
+def bell(x, y):
+    return np.exp(-(x + y) * x)
+
+
+def both(x, y):
+    return np.exp(x * y), np.exp(x * y).sum(axis=1), np.exp(x * y).max(axis=1)
+
+
+def softmax(x, y):
+    e = np.exp(x * y - (x * y).max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def normal(*shape, dtype):
+    return RNG.normal(size=shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", ">f4", "i4"])
+def test_rows_of_every_length_have_the_bits_of_one_row(dtype):
+    f = ec.compile(bell)
+    for length in LENGTHS:
+        x, y = normal(7, length, dtype=dtype), normal(length, dtype=dtype)
+        want = f(x.ravel(), np.tile(y, 7)).reshape(x.shape)
+        assert_same_bits(f(x, y), want)
+        assert_same_bits(f(x[:, ::-1], y)[:, ::-1], f(x, y[::-1]))
+        assert_same_bits(f(np.repeat(x, 2, axis=1)[:, ::2], y), want)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_in_place_masked_and_added(dtype):
+    f = ec.compile(bell)
+    for length in LENGTHS:
+        x, y = normal(5, length, dtype=dtype), normal(length, dtype=dtype)
+        want, mask = f(x, y), normal(5, length, dtype=dtype) > 0
+        out = x.copy()
+        f(x, y, out=out, req="add")
+        np.testing.assert_array_equal(out, x + want)
+        out = x.copy()
+        f(x, y, out=out, where=mask)
+        np.testing.assert_array_equal(out, np.where(mask, want, x))
+        f(x, y, out=x)
+        assert_same_bits(x, want)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("function", [both, softmax])
+def test_rows_that_are_folded_too(function, dtype):
+    f = ec.compile(function)
+    for length in LENGTHS:
+        x, y = normal(9, length, dtype=dtype), normal(length, dtype=dtype)
+        results, wants = f(x, y), function(x, y)
+        for got, want in zip(np.atleast_1d(results) if function is softmax else results,
+                             np.atleast_1d(wants) if function is softmax else wants, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5 if dtype == "f4" else 1e-13)
+        if function is both:
+            assert_same_bits(results[0], ec.compile(lambda x, y: np.exp(x * y))(x, y))
+            assert_same_bits(results[2], results[0].max(axis=1))
+
+
+def test_a_fold_of_what_goes_on_from_element_to_element():
+    decay = ec.Accumulator("decay", 0.0, lambda a, v: a * 0.75 + v)
+    f = ec.compile(lambda x: (ec.scan(decay, x, 1).max(axis=1), ec.scan(decay, x, 1), np.exp(x)))
+    for length in LENGTHS:
+        x = normal(3, length, dtype="f8")
+        states = np.zeros((3, length))
+        for k in range(length):
+            states[:, k] = (states[:, k - 1] if k else 0) * 0.75 + x[:, k]
+        most, scanned, exp = f(x)
+        np.testing.assert_allclose(scanned, states, rtol=1e-12)
+        np.testing.assert_array_equal(most, scanned.max(axis=1))
+        assert_same_bits(exp, ec.compile(np.exp)(x.ravel()).reshape(x.shape))
