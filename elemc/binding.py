@@ -12,7 +12,7 @@ import numpy as np
 from . import runtime
 from .arguments import known, overlap, places_of, same
 from .compiler import Closed
-from .specialize import Signature, bounds_of_rows, folds, line_extents
+from .specialize import Signature, bounds_of_rows, folds, line_extents, read_across
 
 FEW = 1024  # bytes of the largest input from which on rows have kernels; as in callable.c
 
@@ -33,10 +33,12 @@ def signature_of(closed: Closed, sizes: Sequence[int], ins: Sequence[np.ndarray]
         rows = bounds_of_rows(spec, sizes)
         signature = replace(signature, bounds=frozenset((e, *b) for e, b in rows.items()),
                             far=most >= runtime.large_bytes() and folds(spec))
+    spec = closed.specialized(signature)
+    signature = replace(signature, crossed=runtime.crosses(read_across(spec), ins, sizes))
     outputs = sum(known(o).itemsize * math.prod(sizes[e] for e in closed.extents.of[o])
                   for o in closed.graph.outputs)
     if outputs >= runtime.large_bytes() and runtime.outgrows_caches(
-            line_extents(closed.specialized(signature)), sizes):
+            line_extents(spec), sizes):
         return replace(signature, large=True)
     return signature
 

@@ -320,6 +320,21 @@ static int outgrows_caches(const Call *c, const int64_t **code) {
   return long_lines && total >= large_bytes;
 }
 
+/* Whether lines that are read across are more than the first cache holds, as in runtime.py; *code
+ * moves behind what tells of them. */
+static int crosses(const Call *c, const int64_t **code) {
+  const int64_t *at = *code + 1;
+  int crossed = 0;
+  for (int64_t count = *at++; count > 0; count--) {
+    const Operand *o = &c->operand[*at++];
+    int64_t step = o->strides[*at++], apart = step & -step;
+    int64_t held = (32 << 10) / (apart < 64 ? 64 : apart);
+    crossed |= product(c, &at) > (held < 8 ? 8 : held);
+  }
+  *code = at;
+  return crossed;
+}
+
 /* Run the extent program, as maps.run_extents: 1 if it is this entry's call, 0 if sizes do not fit
  * together, are 1 in other places, or beyond what the kernel relies on.  Then *code stands behind
  * the program and what tells of sizes. */
@@ -358,7 +373,9 @@ static int match(const Entry *e, Call *c, int ninputs, const int64_t **code) {
     if (step[0] && most >= FEW) return 0;
     if (step[1] && ((double)most >= large_bytes) != (step[1] > 0)) return 0;
   }
-  return outgrows_caches(c, code) == step[2];
+  if (outgrows_caches(c, code) != step[2]) return 0;
+  int crossed = (int)**code;
+  return crosses(c, code) == crossed;
 }
 
 static Entry *to_front(Callable *self, int k) {

@@ -209,11 +209,11 @@ def stream(closed: Closed, compiled: Compiled, signature: Signature,
 
     In order: the extent program, with bounds; whether it is for small inputs alone, whether it is
     for inputs that come from memory (1) or do not (-1), whether outputs outgrow the caches; their
-    lines, the folds that
-    must not be empty, the outputs, the sizes, the pointers with their strides, the phases with
-    their work, the buffers.  Lists start with their length.
+    lines, whether lines read across outgrow the first one, what is read across, the folds that must
+    not be empty, the outputs, the sizes, the pointers with their strides, the phases with their
+    work, the buffers.  Lists start with their length.
     """
-    from .specialize import bounds_of_rows, folds, line_extents
+    from .specialize import bounds_of_rows, folds, line_extents, read_across
 
     bind, program = compiled.bindings, closed.extents.program
     bounds = {e: (low, high) for e, low, high in signature.bounds}
@@ -226,6 +226,10 @@ def stream(closed: Closed, compiled: Compiled, signature: Signature,
     words += [int(few), far, int(signature.large), len(lines)]
     for itemsize, line, every in lines:
         words += [itemsize, len(line), *line, len(every), *every]
+    across = read_across(compiled.spec)
+    words += [int(signature.crossed), len(across)]
+    for operand, dim, extents in across:
+        words += [operand, dim, len(extents), *extents]
     words += [len(closed.never_empty)]
     for _, over in closed.never_empty:
         words += [len(over), *over]

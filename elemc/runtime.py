@@ -17,7 +17,7 @@ from .graph import Apply, source_of
 from .layout import layout_of
 from .maps import Instruction, slice_start
 from .ops_base import FAULTS
-from .specialize import Given, Line
+from .specialize import Across, Given, Line
 from .work import UNITS
 
 Phase = Callable[[], int]
@@ -67,6 +67,20 @@ def outgrows_caches(lines: Sequence[Line], sizes: Sequence[int]) -> bool:
     total = sum(itemsize * math.prod(sizes[e] for e in every) for itemsize, _, every in lines)
     return total >= large_bytes() and all(
         itemsize * math.prod(sizes[e] for e in line) >= LINE_BYTES for itemsize, line, _ in lines)
+
+
+def crosses(across: Sequence[Across], arrays: Sequence[np.ndarray], sizes: Sequence[int]) -> bool:
+    """Whether lines that are read across are more than the first cache holds.
+
+    It holds 32 KiB, but of lines whose distance is a multiple of a power of 2 only what meets in so
+    many of its sets, of 8 lines each.
+    """
+    for operand, dim, extents in across:
+        step = abs(arrays[operand].strides[dim])
+        apart = max(64, step & -step)
+        if math.prod(sizes[e] for e in extents) > max(8, (32 << 10) // apart):
+            return True
+    return False
 
 
 def size_of(kind: str, what: Any, sizes: Sequence[int], program: Sequence[Instruction]) -> int:

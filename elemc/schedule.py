@@ -249,8 +249,8 @@ class _Scheduler(Folding):
         if is_side(axis):
             self.side(segment, bound, scope)
             return
-        loads = across(segment.roots, bound, self.spec.operands) if self.spec.large else []
-        if loads:  # in the caches they need no such care
+        loads = across(segment.roots, bound, self.spec.operands)
+        if loads and (self.spec.large or self.spec.crossed):
             self.tiles(segment, loads, bound, scope)
             return
         strip = open_strip(bound)

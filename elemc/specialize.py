@@ -33,6 +33,7 @@ from .values import (
 )
 
 Line = tuple[int, tuple[int, ...], tuple[int, ...]]
+Across = tuple[int, int, tuple[int, ...]]
 Bounds = dict[int, tuple[int, int]]
 
 
@@ -68,6 +69,8 @@ class Signature:
         Extents, with the least and the most that they may be; see `bounds_of_rows`.
     far : bool
         Whether an input has to come from memory, if there are folds.
+    crossed : bool
+        Whether the lines of an input that are read across are more than the first cache holds.
     """
 
     ones: frozenset[int]
@@ -79,6 +82,7 @@ class Signature:
     large: bool = False
     bounds: frozenset[tuple[int, int, int]] = frozenset()
     far: bool = False
+    crossed: bool = False
 
 
 def specialize(graph: Graph, extents: Extents, signature: Signature,
@@ -117,7 +121,8 @@ def specialize(graph: Graph, extents: Extents, signature: Signature,
     axes = {name: e for name, e in lowering.axes.items() if name in used}
     bounds = {e: (low, high) for e, low, high in signature.bounds}
     spec = Specialized(tuple(operands), axes, tuple(stores), signature.large,
-                       bounds | {e: (n, n) for e, n in exact.items()}, signature.far)
+                       bounds | {e: (n, n) for e, n in exact.items()}, signature.far,
+                       signature.crossed)
     return refold(merge_axes(spec))
 
 
@@ -203,6 +208,23 @@ def line_extents(spec: Specialized) -> tuple[Line, ...]:
     return tuple((spec.operands[store.operand].dtype.itemsize, spec.axes[axis],
                   tuple(e for at in store.access for a in at.axes for e in spec.axes[a]))
                  for store, axis in lines(spec).items())
+
+
+def read_across(spec: Specialized) -> tuple[Across, ...]:
+    """What lies in lines along other axes than those of the stores: input, dimension, extents.
+
+    The dimension is the one along which it is stored: a step in it goes to another line.
+    """
+    along = set(lines(spec).values())
+    found: dict[Across, None] = {}
+    for load in walk(roots_of(spec.stores), lambda v: isinstance(v, Fold)):
+        if isinstance(load, Load) and spec.operands[load.operand].role == "in":
+            layout = spec.operands[load.operand].layout
+            found |= {(load.operand, dim, spec.axes[axis]): None
+                      for dim, at in enumerate(load.access) for axis, step in at.terms
+                      if axis in along and step == 1 and at.divisor == 1
+                      and layout.unit and dim != layout.perm[-1]}
+    return tuple(found)
 
 
 def _fields(given: Given) -> tuple[np.dtype, str, Layout]:

@@ -214,7 +214,7 @@ class Statements(FoldLoops):
         operand = self.kernel.operands[there.operand]
         plain = operand.storage == "native" and operand.dtype == here.dtype and not (
             isinstance(there, Load) and there.guard)
-        if not plain or here.dtype.kind not in "fiu" or here.dtype.itemsize not in (4, 8):
+        if not plain or here.dtype.itemsize not in (4, 8):
             return ""
         function, size = f"turn_{ctype(here.dtype).suffix}", here.dtype.itemsize
         self.helpers[function] = None

@@ -279,6 +279,7 @@ class Specialized:
     large: bool = False  # whether the outputs outgrow the caches
     bounds: dict[int, tuple[int, int]] = field(default_factory=dict)  # of extents
     far: bool = False  # whether an input has to come from memory
+    crossed: bool = False  # whether the first cache does not hold the lines that are read across
 
     def between(self, axis: str) -> tuple[int, int]:
         """The least and the most that the length of an axis may be."""

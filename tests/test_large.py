@@ -125,7 +125,7 @@ def test_what_lies_across_is_read_in_tiles(large, shape):
     assert np.array_equal(g(many, flipped), many - flipped.transpose(0, 2, 1))
 
 
-@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "u4", "i2", "?", "c16", ">f8"])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "u4", "c8", "i2", "?", "c16", ">f8"])
 def test_tiles_of_all_dtypes(large, dtype):
     """Squares of lines, and what is left of them on either side."""
     for shape in ((16, 16), (7, 300), (300, 7), (129, 257), (281, 133)):
@@ -135,7 +135,37 @@ def test_tiles_of_all_dtypes(large, dtype):
         assert np.array_equal(f(x, y), np.where(x == y.T, x, y.T))
         assert np.array_equal(f(x[:-1], y[:, :-1]), np.where(
             x[:-1] == y.T[:-1], x[:-1], y.T[:-1]))  # lines further apart than they are long
-    assert ("turn_" in f.dump(x, y)) == (dtype in ("f8", "f4", "i8", "u4"))
+    assert ("turn_" in f.dump(x, y)) == (dtype in ("f8", "f4", "i8", "u4", "c8"))
+
+
+@pytest.mark.parametrize(("shape", "tiled"), [
+    ((100, 100), False), ((128, 128), True), ((129, 129), False), ((256, 40), True),
+    ((40, 256), False), ((513, 511), False), ((30, 600), True), ((600, 30), False)])
+def test_lines_that_the_first_cache_does_not_hold(shape, tiled):
+    """Those that are a multiple of a power of 2 apart meet in few of its sets."""
+    a, b = ec.matrix("a"), ec.matrix("b")
+    f = ec.function([a, b], a - b)
+    x, y, small = values(shape, "float64"), values(shape[::-1], "float64"), values((20, 20), "float64")
+    assert np.array_equal(f(x, y.T), x - y.T)
+    assert ("_tile" in f.dump(x, y.T)) == tiled
+    assert "_tile" not in f.dump(x, x)
+    assert np.array_equal(f(small, small.T), small - small.T)
+    for _ in range(2):  # the call path in C agrees on which kernel it is
+        hits = f._hits
+        assert np.array_equal(f(x, y.T), x - y.T) and np.array_equal(f(y.T, x), y.T - x)
+        assert np.array_equal(f(small, small.T), small - small.T)
+        for part in (x[:, :20], x[::-1], x[:, ::-1], x[::2]):
+            other = np.asfortranarray(part)
+            assert np.array_equal(f(part, other), part - other)
+    assert f._hits - hits == 7
+
+
+def test_what_is_read_across_in_some_dimensions():
+    f = ec.compile(lambda x, y: x * y + 1)
+    x, y = values((6, 64, 9, 64), "float64"), values((64, 9, 64, 6), "float64")
+    for axes in ((3, 0, 1, 2), (3, 2, 1, 0), (3, 0, 1, 2)):
+        assert np.array_equal(f(x, y.transpose(axes)), x * y.transpose(axes) + 1)
+        assert np.array_equal(f(x, y.transpose(axes)), x * y.transpose(axes) + 1)
 
 
 def test_many_tiles_are_smaller(large):

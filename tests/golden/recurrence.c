@@ -47,17 +47,20 @@ static inline void turn_square_f64(char *to, int64_t to_step, const char *from, 
     __builtin_memcpy(to + k * to_step, &line[k], sizeof(side_f64));
 }
 
-/* Lines of memory, a step apart, into columns: squares, then what is left. */
+/* Lines of memory, a step apart, into columns: squares, the last of which may overlap. */
 static void turn_f64(void *to, int64_t to_step, const void *from, int64_t step, int64_t rows, int64_t columns)
 {
-  const int64_t side = SIDE_F64, square_rows = rows / side * side, square_columns = columns / side * side;
-  for (int64_t c = 0; c < square_columns; c += side)
-    for (int64_t r = 0; r < square_rows; r += side)
-      turn_square_f64((char *)to + r * to_step + c * (int64_t)sizeof(double), to_step,
-        (const char *)from + c * step + r * (int64_t)sizeof(double), step);
-  for (int64_t c = 0; c < columns; c++)
-    for (int64_t r = c < square_columns ? square_rows : 0; r < rows; r++)
-      ((double *)((char *)to + r * to_step))[c] = ((const double *)((const char *)from + c * step))[r];
+  const int64_t side = SIDE_F64, size = sizeof(double);
+  if (rows < side || columns < side)
+    for (int64_t c = 0; c < columns; c++)
+      for (int64_t r = 0; r < rows; r++)
+        ((double *)((char *)to + r * to_step))[c] = ((const double *)((const char *)from + c * step))[r];
+  else
+    for (int64_t k = 0; k < columns; k += side)
+      for (int64_t i = 0; i < rows; i += side) {
+        const int64_t c = k < columns - side ? k : columns - side, r = i < rows - side ? i : rows - side;
+        turn_square_f64((char *)to + r * to_step + c * size, to_step, (const char *)from + c * step + r * size, step);
+      }
 }
 
 int kernel_recurrence(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
