@@ -234,8 +234,8 @@ MACROS = {
     "FETCH_LINE": "#define FETCH_LINE(fetch, from, bytes) "
                   "for (int64_t k = 0; k < (bytes); k += 64) fetch((from) + k)",
     "LEVELS": "#define LEVELS(parts) (64 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */",
-    "LEFT": "#define LEFT(n, lanes) ((n) % (lanes) > (lanes) / 4 ? (n) % (lanes) : 0) "
-            "/* of a row, worth lanes */",
+    "LEFT": "#define LEFT(n, lanes, least) ((n) % (lanes) > (least) ? (n) % (lanes) : 0) "
+            "/* fill no lanes */",
     "ROLLED": '#define ROLLED _Pragma("GCC unroll 1")',
     "UNROLL": '#define UNROLL _Pragma("GCC unroll 4")',
     "INDEPENDENT": '#define INDEPENDENT _Pragma("GCC ivdep")',

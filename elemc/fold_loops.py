@@ -39,7 +39,6 @@ class FoldLoops(RowEnds):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.trees: dict[str, dict[str, str]] = {}
-        self.laned: set[str] = set()  # their axes
         self.fetched: set[int] = set()  # operands that loops ask for in advance
         self.packs: set[str] = set()  # the axes of rows that are taken side by side
         self.strips: dict[str, int] = {}  # the lengths of strips, by their names in C

@@ -119,7 +119,9 @@ def this_machine() -> Machine:
         If there is no C compiler.
     """
     sizes = cache_sizes()
-    key = key_of("machine", FORMAT, toolchain.machine(), *map(str, sizes))
+    tool = toolchain.find_toolchain()  # its flags decide how fast the loops are that measure
+    key = key_of("machine", FORMAT, tool.identity if tool else toolchain.machine(),
+                 *map(str, sizes))
     held = note(key)
     if held is None:
         measured = _measure(sizes)

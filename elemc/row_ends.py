@@ -39,6 +39,7 @@ class RowEnds(Expressions):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.lanes: dict[str, int] = {}  # of the loops in lanes
+        self.laned: set[str] = set()  # the axes of folds in lanes
 
     def body(self, body: Sequence[Statement]) -> list[dict[str, Any]]:
         """What the templates need to lay out statements."""
@@ -57,8 +58,7 @@ class RowEnds(Expressions):
         # any element may be folded twice, and is still what it was
         again = bool(last) and not stores and not others and all(f.idempotent for f in item.folds)
         same = again and any(f.top for f in item.folds)  # gcc spills the states of two
-        left = f"{stop} % {lanes}" if again else f"LEFT({stop}, {lanes})"
-        self.macros |= {"LEFT"} if last and not again else set()
+        left = self.left(stop, lanes, 0 if again else self.lanes.get(lanes, 0) // 4)
         view: dict[str, Any] = {
             "again": again, "first": "k" if same else f"k * {lanes}", "left": left, "same": same,
             "last": self.body(last) if again else [
@@ -68,6 +68,13 @@ class RowEnds(Expressions):
         self.after_lanes = False
         return view
 
+    def left(self, length: str, lanes: str, least: int) -> str:
+        """How many elements of a row fill no lanes, but 0 if they are at most `least`, in C."""
+        if not least:
+            return f"({length}) % {lanes}" if " " in length else f"{length} % {lanes}"
+        self.macros.add("LEFT")
+        return f"LEFT({length}, {lanes}, {least})"
+
     def lanes_of(self, count: int, used: bool = True) -> str:
         """How many lanes there are, in C."""
         name = "LANES" if count == LANES else f"LANES_{count}"
@@ -76,35 +83,35 @@ class RowEnds(Expressions):
         return name
 
     def end_of_row(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
-        """What fills no lanes at the end of a row, if its functions should be called in lanes, too.
+        """What fills no lanes at the end of a row or strip, if it should call functions in lanes.
 
         It is computed with the LANES elements at the end, most of which are there already.
         """
         known = self.length(self.extent_of(item.axis))
         plain = item.independent and not item.reverse and all(
-            isinstance(s, Let) or is_store(s) for s in item.body)
-        if not plain or cost_of(item.body) < HEAVY:
-            return {}
+            isinstance(s, Let) or is_store(s, item.axis) for s in item.body)
+        if not plain or len(self.digit) == 1 or cost_of(item.body) < HEAVY:
+            return {}  # of one axis there is one end
         widest = max(v.dtype.itemsize for s in item.body for v in walk(values_of(s)))
         count = LANE_BYTES // max(4, widest)
         if known and (int(known) < count or int(known) % count == 0):
             return {}
         lanes = self.lanes_of(count)
         self.macros.add("UNROLL")
-        length = stop if start == "0" else f"({stop} - {start})"
-        left = f"{length} % {lanes}"
         made = {s.target.name for s in item.body if isinstance(s, Assign)}
         used = (v for s in item.body for v in walk(values_of(s)[-1:]) if isinstance(v, Element))
         again = made.isdisjoint(v.name for v in used) and not any(
             isinstance(s, Write) for s in item.body)
-        if again:  # what is stored twice has to reach the cache before it is read
-            left = f"LEFT({length.removeprefix('(').removesuffix(')')}, {lanes})"
-            self.macros.add("LEFT")
-        return {"stop": f"{stop} - ({length} < {lanes} ? 0 : {left})",
-                "left": f"{length} > {lanes} && {left}", "first": f"{stop} - {lanes}",
+        # what is stored twice has to reach the cache before it is read again, in strips every row
+        turn, least = ("k", count // 2) if item.kind == "lane" else ("l", again * count // 4)
+        length = stop if start == "0" else f"{stop} - {start}"
+        left = self.left(length, lanes, least)
+        until = f"{stop} - ({length} < {lanes} ? 0 : {left})"
+        return {"stop": until, "until": until, "left": f"{length} > {lanes} && {left}",
+                "first": f"{stop} - {lanes}",
                 "lanes": lanes, "last": self.body(item.body) if again else [
                     part for s in item.body
-                    for part in self.left_out(s, f"l < {lanes} - {left}")]}
+                    for part in self.left_out(s, f"{turn} < {lanes} - {left}")]}
 
     def left_out(self, item: Statement, folded: str) -> list[dict[str, Any]]:
         """A statement of the last lanes, which leaves out those that have `folded` their elements.
@@ -129,10 +136,11 @@ def in_lanes(statement: Statement, names: Collection[str]) -> bool:
     return isinstance(statement, Assign) and statement.target.name in names
 
 
-def is_store(statement: Statement) -> bool:
-    """Whether a statement stores what any turn of the loop may, without a mask."""
-    return isinstance(statement, Write) and statement.mask is None or isinstance(
-        statement, Assign) and isinstance(statement.target, Element) and bool(statement.target.dims)
+def is_store(statement: Statement, strip: str = "") -> bool:
+    """Whether a statement stores, without a mask, what no other turn of the loop stores."""
+    if isinstance(statement, Assign) and isinstance(statement.target, Element):
+        return bool(statement.target.dims) or statement.target.at == strip
+    return isinstance(statement, Write) and statement.mask is None
 
 
 def goes_on(body: Sequence[Statement], statement: Statement) -> bool:

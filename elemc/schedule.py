@@ -282,8 +282,8 @@ class _Scheduler(Folding):
                 r.of in self.by_rows for r in segment.roots)
             scope.body.append(loop)
             inside = scope.inside(loop.body)
-            if loop.independent and loop.kind != "lane":
-                inside = self.stages(segment, loop, inside)
+            if last and loop.kind != "lane":
+                inside = self.stages(segment, loop, inside, frozenset(inner))
             self.level(segment.roots, inner, inside)
             if loop.independent and not loop.kind == "lane" and self.spec.large:
                 loop.lines = tuple(s for s in loop.body if isinstance(s, Write)
@@ -297,18 +297,27 @@ class _Scheduler(Folding):
         inside = scope.side(*side_of(segment))
         self.level(segment.roots, (*bound, segment.axis), inside)
 
-    def stages(self, segment: Segment, loop: Loop, scope: Scope) -> Scope:
-        """Cut a loop into strips where its functions wait for each other; the scope of the last."""
+    def stages(self, segment: Segment, loop: Loop, scope: Scope, bound: frozenset[str]) -> Scope:
+        """Cut a loop into strips where its functions wait for each other; the scope of the last.
+
+        Functions do not wait for what goes on from element to element, either.
+        """
         inputs = [v for r in segment.roots for v in r.inputs()]
         stores = all(isinstance(r.of, Store) for r in segment.roots)
-        cut = stores and stages(inputs, lambda v: scope.find(v) is not None)
-        if not cut:
+        cut: list[list[Value]] = []
+        if loop.independent and stores:
+            cut = stages(inputs, lambda v: scope.find(v) is not None)
+        elif not loop.independent and not loop.reverse:
+            cut = [[v for v in scope.invariant(inputs, bound) if loop.axis in v.axes
+                    and cost(walk([v], is_fold)) >= HEAVY]]
+        if not any(cut):
             return scope
+        independent = loop.independent
         loop.kind = "parallel strip" if loop.kind == "parallel" else "strip"
         loop.independent, loop.length = False, "STAGE"
         for values in cut:
             scope.rows(values, loop.axis)
-        last = Loop(loop.axis, "lane", [], independent=True)
+        last = Loop(loop.axis, "lane", [], independent=independent)
         loop.body.append(last)
         return scope.inside(last.body)
 

@@ -157,10 +157,10 @@ class Scope:
 
     def hoist(self, wanted: Iterable[Value], bound: frozenset[str], strip: str | None) -> None:
         """Compute here what loops inside of this block would compute again and again."""
-        self.values(self._invariant(wanted, bound), name_all=True)
+        self.values(self.invariant(wanted, bound), name_all=True)
         if strip is None:
             return
-        self.rows([v for v in self._invariant(wanted, bound | {strip})
+        self.rows([v for v in self.invariant(wanted, bound | {strip})
                    if strip in v.axes and not isinstance(_stripped(v), Load)], strip)
 
     def rows(self, rows: Sequence[Value], axis: str, length: int = 0) -> None:
@@ -179,7 +179,7 @@ class Scope:
             self.known[row] = target
         self.body.append(loop)
 
-    def _invariant(self, wanted: Iterable[Value], bound: frozenset[str]) -> list[Value]:
+    def invariant(self, wanted: Iterable[Value], bound: frozenset[str]) -> list[Value]:
         """The largest values below `wanted` that depend on `bound` and on known folds alone."""
         fixed: dict[Value, bool] = {}
         found: dict[Value, None] = {}

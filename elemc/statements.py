@@ -141,7 +141,7 @@ class Statements(FoldLoops):
             "kind": "loop", "var": f"i{k}", "start": start, "stop": stop,
             "base": f"b{k}", "width": f"w{k}", "independent": item.independent,
             "rolled": item.independent and self.length(self.extent_of(item.axis)) in ROLLED,
-            "reverse": item.reverse, "fetch": [], "last": []}
+            "reverse": item.reverse, "fetch": [], "last": [], "until": f"w{k}"}
         if item.kind.startswith("parallel"):
             view |= {"start": begin, "stop": end}
         if item.independent:
@@ -166,6 +166,7 @@ class Statements(FoldLoops):
             view |= self.lines(item, k)
         if item.kind == "lane":
             view |= {"kind": "lane", "index": item.axis in self.mentioned}
+            view |= self.end_of_row(item, "0", f"w{k}")
         elif item.kind == "serial" and not item.lines:
             view |= self.end_of_row(item, start, stop)
         self.mentioned |= outer

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from . import build_listing
 from .toolchain import find_toolchain
 
-LOOP = re.compile(r"\s*((INDEPENDENT|UNROLL) )*(for|while) \(")
+LOOP = re.compile(r"\s*(if \(.*\) )?((INDEPENDENT|UNROLL|ROLLED) )*(for|while) \(")
 
 GCC = ("-fopt-info-vec-optimized-missed", "-fopt-info-loop-optimized")
 CLANG = ("-Rpass=loop-vectorize|loop-unroll|loop-idiom", "-Rpass-missed=loop-vectorize",

@@ -84,3 +84,40 @@ def test_a_fold_of_what_goes_on_from_element_to_element():
         np.testing.assert_allclose(scanned, states, rtol=1e-12)
         np.testing.assert_array_equal(most, scanned.max(axis=1))
         assert_same_bits(exp, ec.compile(np.exp)(x.ravel()).reshape(x.shape))
+
+
+def columns(x, y):
+    e = np.exp(x * y - (x * y).max(axis=0))
+    return e / e.sum(axis=0), np.sin(x).max(axis=0), np.exp(x).sum(axis=0)
+
+
+def staged(x, y):
+    return np.sin(np.exp(-np.abs(x * y))) + y
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("function", [columns, staged])
+def test_strips(function, dtype):
+    f = ec.compile(function)
+    for length in LENGTHS:
+        x, y = normal(70, length, dtype=dtype), normal(length, dtype=dtype)
+        results, wants = f(x, y), function(x, y)
+        for got, want in zip(results if function is columns else [results],
+                             wants if function is columns else [wants], strict=True):
+            np.testing.assert_allclose(got, want, **(
+                {"rtol": 2e-5, "atol": 1e-6} if dtype == "f4" else {"rtol": 1e-13, "atol": 1e-15}))
+        if function is columns:
+            assert_same_bits(results[1], ec.compile(np.sin)(x).max(axis=0))
+        else:
+            assert_same_bits(results, f(x.ravel(), np.tile(y, 70)).reshape(x.shape))
+
+
+def test_strips_of_what_goes_on_from_row_to_row():
+    cell = ec.Accumulator("cell", 0.0, lambda a, v: np.tanh(a * 0.5 + v))
+    f = ec.compile(lambda x: (ec.scan(cell, x, 0), ec.accumulate(cell, x, axis=0)))
+    for length in LENGTHS:
+        x = normal(20, length, dtype="f8")
+        states, last = f(x)
+        apart = np.stack([f(x[:, k:k + 1])[0][:, 0] for k in range(length)], axis=1)
+        assert_same_bits(states, apart)
+        assert_same_bits(last, apart[-1])
