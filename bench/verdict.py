@@ -58,8 +58,10 @@ class Verdict:
                 f"{short_time(c.median(BASE)):>9}  ")
         text += (f"{r.median:6.2f} [{r.low:5.2f},{r.high:5.2f}] {self.best:<14}" if r
                  else f"{'-':>21} {'':<14}")
-        unsure = r is not None and r.median >= LEAST_MEDIAN  # only the interval reaches below
-        text += f"{'-' if r is None else 'ok' if self.holds else 'unsure' if unsure else 'SLOWER':<8}"
+        word = "-" if r is None else "ok" if self.holds else "SLOWER"
+        if r and not self.holds and r.median >= LEAST_MEDIAN:
+            word = "unsure"  # only the interval reaches below
+        text += f"{word:<8}"
         for over in (self.over_plain_c, self.over_limit):
             text += f"{over.median:8.2f}" if over else f"{'-':>8}"
         return text
@@ -112,7 +114,8 @@ def summary(found: Sequence[Verdict]) -> list[str]:
         limited = [v.over_limit for v in group if v.over_limit]
         lines.append(
             f"{size:>6} {dtype} {kind:<8} best peer / elemc: {mean([v.ratio for v in group]):.2f} "
-            f"over {sum(v.ratio is not None for v in group)} rows; elemc / plain C: {mean([v.over_plain_c for v in group]):.2f}"
+            f"over {sum(v.ratio is not None for v in group)} rows; "
+            f"elemc / plain C: {mean([v.over_plain_c for v in group]):.2f}"
             + (f"; elemc / limit: {mean(limited):.2f}, at most "
                f"{max(r.median for r in limited):.2f}" if limited else ""))
     slower = [v for v in found if not v.holds]
