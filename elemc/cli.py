@@ -119,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     demo = _command(commands, "demo", "compile a function, check it against NumPy, show its C "
                     "and the times")
     demo.set_defaults(run=_demo)
-    info = _command(commands, "info", "compiler, flags, SIMD, threads, cache, versions")
+    info = _command(commands, "info", "compiler, flags, vector math, threads, cache, versions")
     info.add_argument("--machine", action="store_true", help="measure bandwidths and the vector "
                       "peak as well, once, in less than a second")
     info.set_defaults(run=_info)

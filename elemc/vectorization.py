@@ -74,8 +74,8 @@ def report(source: str, entry: str, flags: tuple[str, ...] = (),
     for loop in loops:
         lines.append(f"{loop.line:5}  {loop.verdict:{width}}  {loop.text}")
         if loop.verdict == "scalar":
-            where = "" if loop.at == loop.line else (
-                f" (line {loop.at}: {text[loop.at - 1].strip()})")
+            inside = loop.line < loop.at <= loop.last  # some remarks are about the function
+            where = f" (line {loop.at}: {text[loop.at - 1].strip()})" if inside else ""
             lines.append(f"{'':7}{loop.why}{where}")
     return "\n".join([*lines, ""])
 
