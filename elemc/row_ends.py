@@ -106,9 +106,9 @@ class RowEnds(Expressions):
         turn, least = ("k", count // 2) if item.kind == "lane" else ("l", again * count // 4)
         length = stop if start == "0" else f"{stop} - {start}"
         left = self.left(length, lanes, least)
-        until = f"{stop} - ({length} < {lanes} ? 0 : {left})"
-        return {"stop": until, "until": until, "left": f"{length} > {lanes} && {left}",
-                "first": f"{stop} - {lanes}",
+        # `full` is computed before the loop: gcc takes a choice in its condition for control flow
+        return {"full": f"{stop} - ({length} < {lanes} ? 0 : {left})",
+                "left": f"{length} > {lanes} && {left}", "first": f"{stop} - {lanes}",
                 "lanes": lanes, "last": self.body(item.body) if again else [
                     part for s in item.body
                     for part in self.left_out(s, f"{turn} < {lanes} - {left}")]}

@@ -45,7 +45,7 @@ int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *
     }
     for (int64_t i1 = n1 < LANES ? 0 : n1; i1 < n1; i1++)
       max0 = maximum_f64(max0, AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
-    INDEPENDENT for (int64_t i1 = 0; i1 < n1 - (n1 < LANES_8 ? 0 : LEFT(n1, LANES_8, 2)); i1++)
+    INDEPENDENT for (int64_t i1 = 0, full = n1 - (n1 < LANES_8 ? 0 : LEFT(n1, LANES_8, 2)); i1 < full; i1++)
       buffer0[i1] = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0);
     if (n1 > LANES_8 && LEFT(n1, LANES_8, 2)) UNROLL for (int64_t l = 0, i1 = n1 - LANES_8; l < LANES_8; l++, i1++)
       buffer0[i1] = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0);
