@@ -58,12 +58,16 @@ def call_costs(rounds: int) -> list[tuple[str, float, str]]:
     x, y, z, out = (np.linspace(0, 1, 8) for _ in range(4))
     f = elemc.compile(lambda x, y: x * y + 1)
     three = elemc.compile(lambda x, y, z: x * y + z)
+    s, t = elemc.vector("s"), elemc.vector("t")
+    made = elemc.function([s, t], s * t + 1)  # for known arguments, without a tracer before it
     table, row, place = x.reshape(4, 2), y[:2].copy(), np.empty((4, 2))
     calls: dict[str, Any] = {
         "elemc x*y+1, natural": lambda: f(x, y),
         "elemc x*y+1, given": lambda: f(x, y, out=out),
         "elemc x*y+1 of (4, 2) and (2,), natural": lambda: f(table, row),
         "elemc x*y+1 of (4, 2) and (2,), given": lambda: f(table, row, out=place),
+        "elemc.function x*y+1, natural": lambda: made(x, y),
+        "elemc.function x*y+1, given": lambda: made(x, y, out=out),
         "elemc x*y+z, natural": lambda: three(x, y, z),
         "elemc x*y+z, given": lambda: three(x, y, z, out=out),
         "numpy x*y+1, natural": lambda: x * y + 1,
