@@ -153,14 +153,14 @@ def _before(value: Fold, found: Sequence[Root]) -> int:
                 len(found))
 
 
-def _calls(values: Iterable[Value]) -> bool:
+def calls(values: Iterable[Value]) -> bool:
     """Whether the math library is called."""
     return any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values)
 
 
 def _short_axes(spec: Specialized) -> frozenset[str]:
     """The axes that are too short for vectors, in a kernel that calls the math library."""
-    if not _calls(walk(roots_of(spec.stores))):
+    if not calls(walk(roots_of(spec.stores))):
         return frozenset()
     return frozenset(a for a in spec.axes if spec.between(a)[1] < SHORT)
 
@@ -168,7 +168,7 @@ def _short_axes(spec: Specialized) -> frozenset[str]:
 def _few(spec: Specialized) -> frozenset[str]:
     """The folded axes whose loops the compiler unrolls inside of those along which vectors go."""
     values = walk(roots_of(spec.stores))
-    if spec.large or _calls(values):
+    if spec.large or calls(values):
         return frozenset()
     folds = [v for v in values if isinstance(v, Fold) and v.merges]
     bounds = [(f, [spec.between(a) for a in f.over]) for f in folds]

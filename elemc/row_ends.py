@@ -26,7 +26,7 @@ from .nest import (
     statements,
     values_of,
 )
-from .order import HEAVY, cost
+from .order import calls, cost
 from .values import walk
 
 LANES = 16  # of a fold, at least: gcc keeps so many in registers
@@ -90,7 +90,8 @@ class RowEnds(Expressions):
         known = self.length(self.extent_of(item.axis))
         plain = item.independent and not item.reverse and all(
             isinstance(s, Let) or is_store(s, item.axis) for s in item.body)
-        if not plain or len(self.digit) == 1 or cost_of(item.body) < HEAVY:
+        if not plain or len(self.digit) == 1 or not calls(
+                v for s in item.body for v in walk(values_of(s))):
             return {}  # of one axis there is one end
         widest = max(v.dtype.itemsize for s in item.body for v in walk(values_of(s)))
         count = LANE_BYTES // max(4, widest)
