@@ -17,13 +17,15 @@ from .nest import (
     LaneLoop,
     Loop,
     Named,
+    Statement,
     Write,
     statements,
     unforeseen,
+    values_of,
 )
-from .order import HEAVY
-from .row_ends import LANE_BYTES, LANES, RowEnds, cost_of, is_store
-from .values import Convert, Op, Value
+from .order import HEAVY, cost
+from .row_ends import LANE_BYTES, LANES, RowEnds, is_store
+from .values import Convert, Op, Value, walk
 
 AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where rows lie apart
 # Bytes of the arrays of a strip, at most: of the states of folds, which stay in the first cache;
@@ -196,7 +198,7 @@ class FoldLoops(RowEnds):
     def run(self, item: Blocks) -> dict[str, Any] | None:
         """The innermost loop for several rows at once, if memory is what it waits for."""
         apart = item.strip is None or item.packed or any(f.part or f.rows for f in item.folds)
-        if apart or len(item.body) > 1 or cost_of(item.body) >= HEAVY:
+        if apart or len(item.body) > 1 or _cost(item.body) >= HEAVY:
             return None
         self.macros |= {"RUN", "UNROLL"}
         self.running = {f.name for f in item.folds}
@@ -248,6 +250,11 @@ def row_states(folds: Sequence[dict[str, Any]], tree: bool) -> dict[str, str]:
         "set_row": ", ".join(f"{f['name']} = {f['neutral']}" for f in folds if f not in on),
         "merge_row": ", ".join(f"{f['name']} = " + (
             f["merge_row"] if f in on else f"{f['name']}_lane[0]") for f in folds)}
+
+
+def _cost(body: Sequence[Statement]) -> int:
+    """About how many additions one turn of a loop is worth."""
+    return sum(cost(walk(values_of(s))) for s in statements(body))
 
 
 def _renamed(value: Value, names: dict[str, str]) -> Value:

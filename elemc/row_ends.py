@@ -23,10 +23,9 @@ from .nest import (
     Statement,
     Write,
     names_used,
-    statements,
     values_of,
 )
-from .order import calls, cost
+from .order import calls
 from .values import walk
 
 LANES = 16  # of a fold, at least: gcc keeps so many in registers
@@ -58,6 +57,7 @@ class RowEnds(Expressions):
         # any element may be folded twice, and is still what it was
         again = bool(last) and not stores and not others and all(f.idempotent for f in item.folds)
         same = again and any(f.top for f in item.folds)  # gcc spills the states of two
+        # a row that is too short for lanes has none
         left = self.left(stop, lanes, 0 if again else self.lanes.get(lanes, 0) // 4)
         view: dict[str, Any] = {
             "again": again, "first": "k" if same else f"k * {lanes}", "left": left, "same": same,
@@ -161,8 +161,3 @@ def needed(body: Sequence[Statement], wanted: Callable[[Statement], bool]) -> li
             found.append(item)
             names |= names_used([item])
     return found[::-1]
-
-
-def cost_of(body: Sequence[Statement]) -> int:
-    """About how many additions one turn of a loop is worth."""
-    return sum(cost(walk(values_of(s))) for s in statements(body))
