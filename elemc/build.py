@@ -27,7 +27,7 @@ from .errors import CacheWarning, CompileError
 from .templating import PACKAGE, stamp_now
 from .threads import number_of_threads
 from .threads_limits import tell_threadpoolctl
-from .toolchain import Toolchain, find_toolchain
+from .toolchain import LIBMVEC, Toolchain, find_toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,6 +142,8 @@ def _support(tool: Toolchain, *names: str) -> str:
     if any(name not in held for name in names):
         with _loaded.lock("support", tool.identity):
             missing = [n for n in names if n not in held and not _known_support(tool, n)]
+            if missing and MATH in names and tool.simd:
+                _cffi_backend.load_library(LIBMVEC, os.RTLD_NOW | os.RTLD_GLOBAL)
             if missing:
                 _new_support(tool, missing)
     return " ".join(held[name][0] for name in names)
@@ -169,8 +171,8 @@ def _support_job(tool: Toolchain, name: str) -> Job:
 
     if name == RUNTIME:  # kernels call libm, too
         return Job(tool, name, own_source("runtime.c"), links=("-lpthread", "-lm"))
-    links = ("-lmvec", "-lm") if tool.simd else ("-lm",)
-    return Job(tool, name, mathlib.source(), (f"-DELEMC_LIBMVEC={int(tool.simd)}",), links)
+    flags = (f"-DELEMC_LIBMVEC={int(bool(tool.simd))}",)
+    return Job(tool, name, mathlib.source(), flags, ("-lm",))
 
 
 def _known_support(tool: Toolchain, name: str) -> bool:
@@ -384,6 +386,6 @@ def _load(job: Job, mode: int) -> tuple[Any, Path, bool]:
                           CacheWarning, stacklevel=4)
         else:
             break
-    kept = cache.keep_failed(job.key, job.source)
+    kept = cache.keep_failed(job.key, job.text)
     raise CompileError(f"{job.name} was compiled but cannot be loaded: {wrong}\n"
                        f"command: {shlex.join(job.command(str(kept)))}\nsource: {kept}")

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -65,16 +66,26 @@ class Job:
     links: tuple[str, ...] = ()
     depends: str = ""  # what else the library depends on
 
+    @cached_property
+    def variants(self) -> tuple[str, tuple[str, ...]]:
+        """What tells the compiler of functions' vector variants: C at the end, and flags."""
+        return self.toolchain.variants(self.source)
+
+    @property
+    def text(self) -> str:
+        """The C that is compiled."""
+        return self.source + self.variants[0]
+
     @property
     def key(self) -> str:
         """Of its place in the cache: a hash of all that the library depends on."""
         options = (str(len(self.flags)), *self.flags, *self.links)
-        return cache.key_of(self.toolchain.identity, self.depends, self.source, *options)
+        return cache.key_of(self.toolchain.identity, self.depends, self.text, *options)
 
     def command(self, source: str) -> tuple[str, ...]:
         """How the compiler is called to make it of this file."""
         tool = self.toolchain
-        return (*tool.command, *tool.flags, *self.flags, *tool.shared,
+        return (*tool.command, *tool.flags, *self.flags, *self.variants[1], *tool.shared,
                 "-o", cache.LIBRARY, source, *self.links)  # fmt: skip
 
 
@@ -98,7 +109,7 @@ def obtain_all(jobs: Sequence[Job]) -> None:
 
 def _compile(job: Job, work: Path) -> dict[str, object]:
     """Write source and library of `job` into `work`; returns what meta.json says of them."""
-    (work / cache.SOURCE).write_text(job.source, encoding="utf-8")
+    (work / cache.SOURCE).write_text(job.text, encoding="utf-8")
     start = time.perf_counter()
     run_in(job, job.command(cache.SOURCE), work)
     return {
@@ -130,7 +141,7 @@ def run_in(job: Job, command: tuple[str, ...], work: Path) -> str:
         raise OSError(errno.ENOSPC, words, str(work))
     if len(words) > MOST_WORDS:
         words = f"{words[:MOST_WORDS]}\n... and {len(words) - MOST_WORDS} characters more"
-    kept = cache.keep_failed(job.key, job.source)
+    kept = cache.keep_failed(job.key, job.text)
     end = f"exit status {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"
     again = shlex.join(str(kept) if word == cache.SOURCE else word for word in command)
     raise CompileError(f"the C compiler failed on {job.name} ({end})\ncommand: {again}\n{words}\n"

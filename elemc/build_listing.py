@@ -27,9 +27,9 @@ def _assembled(what: str, source: str, flags: tuple[str, ...],
     tool = toolchain()
     with tempfile.TemporaryDirectory(prefix="elemc-") as directory:
         work = Path(directory)
-        (work / SOURCE).write_text(source, encoding="utf-8")
         job = Job(tool, what, source)
-        flags = (*tool.flags, *flags, *tool.extra(wants))
+        (work / SOURCE).write_text(job.text, encoding="utf-8")
+        flags = (*tool.flags, *flags, *tool.extra(wants), *job.variants[1])
         command = (*tool.command, *flags, "-S", "-o", "kernel.s", SOURCE)
         words = run_in(job, command, work)
         return (work / "kernel.s").read_text(encoding="utf-8", errors="replace"), words

@@ -133,7 +133,7 @@ def literal(value: np.generic) -> str:
     if dtype.kind == "c":
         part = np.float32 if dtype == np.complex64 else np.float64
         real, imag = (literal(part(p)) for p in (value.real, value.imag))
-        return f"make_{ctype(dtype).suffix}({real}, {imag})"
+        return f"__builtin_complex({real}, {imag})"  # a constant, for clang, too
     if dtype.kind == "f":
         return _float_literal(float(value), "" if dtype == np.float64 else "f")
     if dtype.kind == "b":

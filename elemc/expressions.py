@@ -165,8 +165,6 @@ class Expressions:
                 return f"({self.text(value.guard)} ? {text} : 0)", PRIMARY
             case Literal():
                 text = literal(value.value)
-                if value.dtype.kind == "c":
-                    self.helpers[f"make_{ctype(value.dtype).suffix}"] = None
                 return text, CAST if text.startswith("-") else PRIMARY
             case Load():
                 return self.load(value)

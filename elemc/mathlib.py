@@ -2,7 +2,7 @@
 
 One shared object per machine, loaded before the first kernel that calls it.  For every function f
 it exports `double elemc_f(double...)` and `float elemc_ff(float...)`; for those in `SIMD`, where
-glibc's libmvec is used, also the variants that gcc calls from vectorized loops; on AVX-512 some of
+glibc's libmvec is used, also the variants that vectorized loops call (`variants`); on AVX-512 some of
 them are computed here instead (`_AVX512`), faster and closer than libmvec does.  All variants of a
 function give the same bits, so that an element's result does not depend on its position.
 """
@@ -51,7 +51,7 @@ COMPLEX: frozenset[str] = frozenset(_COMPLEX_LIBM + _COMPLEX_OWN)
 def source() -> str:
     """The C of the library; the same on every machine.
 
-    It is compiled with `-DELEMC_LIBMVEC=1` where gcc and glibc's libmvec are there, else 0.
+    It is compiled with `-DELEMC_LIBMVEC=1` where glibc's libmvec is there, else 0.
     """
     template = environment().get_template("mathlib.c.j2")
     return template.render(functions=FUNCTIONS, ways=_WAYS, avx512=_AVX512, complexes=_COMPLEX_LIBM)

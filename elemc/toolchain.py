@@ -20,17 +20,21 @@ import numpy as np
 
 from .cache_dirs import key_of, note, save_note, writing
 from .errors import ArgumentError, CompileError
+from .variants import for_clang, isas_of
 
 if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
-FORMAT = "1"  # of what is noted of a compiler; part of every key
+FORMAT = "2"  # of what is noted of a compiler; part of every key
 
 COMMON = (
     "-std=gnu11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fwrapv",
     "-fno-strict-aliasing", "-fPIC", "-fno-plt",
 )  # fmt: skip
+
+LIBMVEC = "libmvec.so.1"  # glibc's; loaded, not linked: its development files need not be there
+TRIAL = "extern double elemc_exp(double) SIMD;"
 
 # Flags that change what a program means; with some linkers, in the whole process.
 REFUSED = r"-Ofast|-f(fast-math|unsafe-math-optimizations|finite-math-only)"
@@ -51,8 +55,9 @@ class Toolchain(NamedTuple):
         To compile.
     shared : tuple of str
         To link a shared library.
-    simd : bool
-        Whether calls of math functions are vectorized (gcc, with glibc's libmvec).
+    simd : str
+        The variants of math functions that are called from vectorized loops, by the letters of
+        their names (`variants.ISAS`); none without glibc's libmvec.
     identity : str
         Everything about compiler and machine that a compiled kernel depends on.
     """
@@ -62,7 +67,7 @@ class Toolchain(NamedTuple):
     version: str
     flags: tuple[str, ...]
     shared: tuple[str, ...]
-    simd: bool
+    simd: str
     identity: str
 
     def extra(self, wants: tuple[str, ...]) -> tuple[str, ...]:
@@ -80,6 +85,10 @@ class Toolchain(NamedTuple):
         flags = {"uncontracted": ("-mno-fma", "-mno-avx512f") if x86 else (),
                  "full vectors": ("-fvect-cost-model=unlimited",)}
         return tuple(flag for want in wants for flag in flags.get(want, ()))
+
+    def variants(self, source: str) -> tuple[str, tuple[str, ...]]:
+        """C to append to `source`, and flags, for the compiler to know functions' variants."""
+        return ("", ()) if self.family == "gcc" else for_clang(source, self.simd)
 
 
 class _Unusable(Exception):
@@ -239,8 +248,9 @@ def _toolchain(command: tuple[str, ...], extra: tuple[str, ...]) -> Toolchain:
     flags = [*COMMON, *facts["machine_flags"]]
     if facts["family"] == "gcc":  # else it makes branches of calls within ?:, and of ?: within ?:
         flags += ["-fno-tree-sink", "-fno-thread-jumps"]
-    simd = bool(facts["simd"])
-    calls = '__attribute__((simd("notinbranch"), const))' if simd else "__attribute__((const))"
+    simd = str(facts["simd"])
+    gcc = simd and facts["family"] == "gcc"
+    calls = '__attribute__((simd("notinbranch"), const))' if gcc else "__attribute__((const))"
     flags += [f"-DSIMD={calls}", "-DPURE=__attribute__((const))", *extra]
     shared = ["-shared", *(["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else [])]
     identity = "\n".join([
@@ -300,37 +310,47 @@ def _probe(command: tuple[str, ...]) -> dict[str, Any]:
         try:
             said = run((*command, "--version"), scratch)
             family = _family(command, scratch)
-            flags, simd = _best(command, family, scratch)
+            flags = _best(command, family, scratch)
+            simd = _variants(command, family, flags, scratch)
         except OSError as error:
             raise _Unusable(str(error)) from None
     version = (said.stdout.splitlines() or [""])[0]
     return {"family": family, "version": version, "machine_flags": flags, "simd": simd}
 
 
-def _best(
-    command: tuple[str, ...], family: str, scratch: Path
-) -> tuple[tuple[str, ...], bool]:
-    """The first flags that work, and whether libmvec does with them."""
+def _best(command: tuple[str, ...], family: str, scratch: Path) -> tuple[str, ...]:
+    """The first flags that work."""
     import ctypes
-    import itertools
 
-    # clang reads __attribute__((simd)) and ignores it.
-    may = family == "gcc" and platform.machine() == "x86_64" and "glibc" in machine()
-    tries = itertools.product(_machine_flags(family), (True, False) if may else (False,))
     wrong = ""
-    for number, (flags, simd) in enumerate(tries):
-        links = ("-lmvec", "-lm") if simd else ("-lm",)
+    for number, flags in enumerate(_machine_flags(family)):
         name = f"empty{number}.so"  # a name is loaded once per process
-        empty = ("-shared", "-o", name, "-x", "c", os.devnull)
-        made = run((*command, *COMMON, *flags, *empty, *links), scratch)
+        empty = ("-shared", "-o", name, "-x", "c", os.devnull, "-lm")
+        made = run((*command, *COMMON, *flags, *empty), scratch)
         wrong = made.stderr.strip()
         if made.returncode == 0:
             try:
                 ctypes.CDLL(str(scratch / name))
-                return flags, simd
+                return flags
             except OSError as error:
                 wrong = str(error)
     raise _Unusable(f"it does not make libraries that load here: {wrong}")
+
+
+def _variants(command: tuple[str, ...], family: str, flags: tuple[str, ...],
+              scratch: Path) -> str:
+    """The variants of math functions that kernels can call: those of glibc's libmvec."""
+    import ctypes
+
+    if platform.machine() != "x86_64" or "glibc" not in machine():
+        return ""
+    try:
+        ctypes.CDLL(LIBMVEC)
+    except OSError:
+        return ""
+    told = () if family == "gcc" else (*COMMON, *for_clang(TRIAL, "b")[1])
+    macros = run((*command, *flags, *told, "-dM", "-E", "-x", "c", os.devnull), scratch)
+    return "" if macros.returncode else isas_of(macros.stdout)
 
 
 def _family(command: tuple[str, ...], scratch: Path) -> str:
