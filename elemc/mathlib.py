@@ -2,9 +2,10 @@
 
 One shared object per machine, loaded before the first kernel that calls it.  For every function f
 it exports `double elemc_f(double...)` and `float elemc_ff(float...)`; for those in `SIMD`, where
-glibc's libmvec is used, also the variants that vectorized loops call (`variants`); on AVX-512 some of
-them are computed here instead (`_AVX512`), faster and closer than libmvec does.  All variants of a
-function give the same bits, so that an element's result does not depend on its position.
+glibc's libmvec is used, also the variants that vectorized loops call (`variants`); on AVX-512
+some of them are computed here instead (`_AVX512`), faster and closer than libmvec does.  All
+variants of a function give the same bits, so that an element's result does not depend on its
+position.
 """
 
 from __future__ import annotations
