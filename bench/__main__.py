@@ -33,9 +33,10 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         description="elemc beside NumPy and whichever other packages are installed, in one run.",
     )
     parser.add_argument("what", nargs="?", default="workloads",
-                        choices=["workloads", "overhead", "functions", "survey"],
-                        help="workloads (default), the cost of calls and of starting, the "
-                        "functions of the math library, or expressions against NumPy")
+                        choices=["workloads", "overhead", "first", "functions", "survey"],
+                        help="workloads (default), the cost of calls and of starting, first "
+                        "calls beside others', the functions of the math library, or "
+                        "expressions against NumPy")
     parser.add_argument("--workloads", metavar="A,B", help="default: all, see --list")
     parser.add_argument("--sizes", default="8,100k,8M",
                         help="elements (default: %(default)s); beyond 8M, such as 32M, only rows "
@@ -159,6 +160,28 @@ def overhead(options: argparse.Namespace) -> int:
     return 0
 
 
+def first(options: argparse.Namespace) -> int:
+    """Print what imports and first calls of fresh processes take."""
+    from . import contestants, first_calls, report
+    from .workloads import WORKLOADS
+
+    names = chosen(options.contestants, first_calls.COMPILING, first_calls.COMPILING)
+    works = chosen(options.workloads, list(WORKLOADS), first_calls.WORKS)
+    found, missing = contestants.load(names, options.threads)
+    for name, reason in missing.items():
+        print(f"missing: {name} ({reason})")
+    about = report.machine(options.threads)
+    print(", ".join(f"{key} {value}" for key, value in about.items()))
+    print(f"milliseconds\n\n{'workload':<20}{'':<15}{'import':>9}{'cold':>9}{'warm':>9}")
+    rows = []
+    for row in first_calls.times(list(found), works, options.threads, min(options.rounds, 5)):
+        print(f"{row.workload:<20}{row.contestant:<15}{row.imported:9.1f}{row.cold:9.1f}"
+              f"{row.warm:9.1f}", flush=True)
+        rows.append(vars(row))
+    write({"machine": about, "first calls, ms": rows}, options.json)
+    return 0
+
+
 def functions(options: argparse.Namespace) -> int:
     """Print what an element of each function of the math library takes, here and in libmvec."""
     from . import report
@@ -237,7 +260,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if options.sweep:
         return sweep(options)
-    what = {"overhead": overhead, "functions": functions, "survey": survey}
+    what = {"overhead": overhead, "first": first, "functions": functions, "survey": survey}
     return what.get(options.what, compare)(options)
 
 

@@ -6,6 +6,7 @@ it is `range`.  Sums may be reassociated (and only that), for otherwise LLVM lea
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numba
@@ -33,6 +34,7 @@ def prepare(work: Workload, operands: list[Any], outs: list[Any] | None) -> Any:
     threads = numba.get_num_threads()
     loop = numba.njit(
         fastmath=False if work.name in ELEMENTWISE else {"reassoc"}, parallel=threads > 1,
+        cache="NUMBA_CACHE_DIR" in os.environ,
     )(make(operands[0].dtype.type, threads))
     if outs is not None:
         def call() -> list[Any]:
