@@ -142,6 +142,12 @@ class ScalarOp:
 
     def code(self, loop: tuple[np.dtype, ...], out: np.dtype) -> CCode:
         """The C for operands of dtypes `loop`."""
+        key = ("code", loop, out)
+        if key not in self._memo:
+            self._memo[key] = self._code(loop, out)
+        return self._memo[key]  # type: ignore[no-any-return]
+
+    def _code(self, loop: tuple[np.dtype, ...], out: np.dtype) -> CCode:
         first = loop[-1] if self.name == "where" else loop[0]
         kind = first.kind
         if self.nin == 2 and {d.kind for d in loop} == {"i", "u"} and out == np.bool_:

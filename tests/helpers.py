@@ -100,10 +100,15 @@ def compile_together(calls):
 
     `calls` are pairs of a function and its arrays.
     """
-    units = defaultdict(list)
+    units, seen = defaultdict(list), set()
     for number, (function, arrays) in enumerate(calls):
         try:
+            if hasattr(function, "trace"):
+                function = function.trace(*arrays)
             closed, signature = function.example(arrays)
+            if (function, closed, signature) in seen:
+                continue
+            seen.add((function, closed, signature))
             spec, kernel, source = compiler.source_of(closed, signature)
         except ec.ShapeError:
             continue  # so says the call, too

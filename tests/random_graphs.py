@@ -5,9 +5,11 @@ A case is a list of lines of Python.  Run on symbolic arrays they build an elemc
 drawn, so that only what NumPy accepts, and can vouch for, is written.
 """
 
+import contextlib
 from dataclasses import dataclass, field
 
 import numpy as np
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 import elemc as ec
@@ -343,3 +345,29 @@ class Writer:
 @st.composite
 def cases(draw):
     return Writer(draw).write()
+
+
+class Enough(Exception):
+    """Of the cases of a seed."""
+
+
+def show(look, strategy, number, count, phases=(Phase.generate,)):
+    """Let `look` see cases of a seed, `count` or more; the same ones every time."""
+    config = settings(max_examples=2 * count, database=None, deadline=None, phases=phases,
+                      suppress_health_check=list(HealthCheck), report_multiple_bugs=False)
+    with contextlib.suppress(Enough):
+        seed(number)(config(given(strategy)(look)))()
+
+
+def drawn(strategy, number, count):
+    """So many different cases of a seed."""
+    found = {}
+
+    def look(case):
+        found.setdefault(case.code(), case)
+        if len(found) >= count:
+            raise Enough
+
+    show(look, strategy, number, count)
+    assert len(found) >= count
+    return list(found.values())[:count]

@@ -5,7 +5,7 @@ import pytest
 
 import elemc as ec
 
-from .helpers import assert_same_bits
+from .helpers import assert_same_bits, compile_together
 
 RNG = np.random.default_rng(0)
 FEW = 7  # rows that go one by one
@@ -62,14 +62,18 @@ def close(got, want):
     for name in FUNCTIONS])
 def test_as_few_rows_at_a_time(name):
     f = ec.compile(FUNCTIONS[name])
-    for rows in (8, 15, 16, 33, 70):
-        for length in (1, 5, 8, 37, 100):
-            x = RNG.normal(size=(rows, length))
-            want = in_parts(f, x)
-            same(f(x), want)
-            same(f(x), want)  # now through the call path in C
-            if length == 37:  # vectors go along rows that are next to each other in memory
-                same(f(np.asfortranarray(x)), want, close)
+    arrays = [RNG.normal(size=(rows, length)) for rows in (8, 15, 16, 33, 70)
+              for length in (1, 5, 8, 37, 100)]
+    # vectors go along rows that are next to each other in memory
+    turned = {k: np.asfortranarray(x) for k, x in enumerate(arrays) if x.shape[1] == 37}
+    compile_together((f, [x]) for x in [*arrays, *turned.values(), *(x[:FEW] for x in arrays),
+                                        *(x[len(x) // FEW * FEW:] for x in arrays)])
+    for k, x in enumerate(arrays):
+        want = in_parts(f, x)
+        same(f(x), want)
+        same(f(x), want)  # now through the call path in C
+        if k in turned:
+            same(f(turned[k]), want, close)
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "i1", "i4", "i8", "u2", "c8", "c16", ">f8", ">i4"])

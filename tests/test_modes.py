@@ -35,9 +35,9 @@ def meaning(expression, arrays, mode, order):
     return expression(*folded)
 
 
-@pytest.mark.parametrize("dtype", [pytest.param("float64", marks=pytest.mark.optimized), "int32",
-                                   "float32"])
-@pytest.mark.parametrize("order", ["c", "f"])
+@pytest.mark.parametrize(("dtype", "order"), [
+    pytest.param("float64", "c", marks=pytest.mark.optimized), ("float64", "f"), ("int32", "c"),
+    ("int32", "f"), ("float32", "c"), ("float32", "f")])
 @pytest.mark.parametrize(("rx", "ry"), [(2, 1), (1, 2), (3, 1), (3, 2), (2, 0), (2, 2), (4, 2)])
 def test_meaning(rx, ry, order, dtype):
     sizes = [3, 4, 5, 6]

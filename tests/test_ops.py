@@ -29,8 +29,8 @@ NORM_WISE = {"reciprocal", "absolute", "sign", "multiply", "square", "sqrt"}
 EXACT_REAL = EXACT | {"divide"}
 # others are made into the same instructions, of other widths, as one of these
 USUAL_FLAGS = "bool uint8 int64 float16 float32 float64 complex128".split()
-CASES = [pytest.param(name, dtype, marks=[pytest.mark.optimized] * (dtype in USUAL_FLAGS))
-         for name in OPS for dtype in DTYPES]
+FLAGS = [pytest.param(USUAL_FLAGS, marks=pytest.mark.optimized, id="usual flags"),
+         pytest.param([d for d in DTYPES if d not in USUAL_FLAGS], id="others")]
 
 
 def loop_of(name, dtype):
@@ -53,21 +53,27 @@ def reference(name, loop, out, arrays):
     return np.asarray(result).astype(out)
 
 
-@pytest.mark.parametrize(("name", "dtype"), CASES)
-def test_values_position_and_specials(name, dtype):
-    found = loop_of(name, dtype)
-    if found is None:
-        with pytest.raises(DtypeError, match=name):
-            compiled(name, dtype)
-        return
-    loop, out = found
-    op = OPS[name]
-    f = compiled(name, dtype)
-    arrays = [sample(dtype, 83, k + 1, d) for k, d in enumerate(op.domain)]
-    if op.raises and np.dtype(dtype).kind == "i":
-        arrays[1] = np.abs(arrays[1])
-    compile_together((f, [a[step] for a in arrays]) for step in (
+@pytest.mark.parametrize("dtypes", FLAGS)
+@pytest.mark.parametrize("name", OPS)
+def test_values_position_and_specials(name, dtypes):
+    made = {}
+    for dtype in dtypes:
+        if loop_of(name, dtype) is None:
+            with pytest.raises(DtypeError, match=name):
+                compiled(name, dtype)
+            continue
+        arrays = [sample(dtype, 83, k + 1, d) for k, d in enumerate(OPS[name].domain)]
+        if OPS[name].raises and np.dtype(dtype).kind == "i":
+            arrays[1] = np.abs(arrays[1])
+        made[dtype] = compiled(name, dtype), arrays
+    compile_together((f, [a[step] for a in arrays]) for f, arrays in made.values() for step in (
         slice(None), slice(0, 1), slice(3, None, 2), slice(None, None, -1)))
+    for dtype, (f, arrays) in made.items():
+        values_position_and_specials(name, dtype, f, arrays)
+
+
+def values_position_and_specials(name, dtype, f, arrays):
+    op, (loop, out) = OPS[name], loop_of(name, dtype)
     got = f(*arrays)
     check(name, loop, out, arrays, got)
     for at in (0, 1, 7, 40, 82):  # alone, in another position, with another stride

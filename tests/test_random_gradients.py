@@ -7,12 +7,12 @@ import contextlib
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import elemc as ec
 
 from .helpers import compile_together, quiet
 from .random_gradients import Oracle, Torch, cases, slope
+from .random_graphs import drawn
 
 PER_ITEM, GRAPHS, STEP = 40, 520, 1e-5
 
@@ -22,16 +22,6 @@ def pytest_generate_tests(metafunc):
         graphs = metafunc.config.getoption("--graphs") or GRAPHS
         first = int(metafunc.config.getoption("--hypothesis-seed") or 0)
         metafunc.parametrize("number", range(first, first + -(-graphs // PER_ITEM)))
-
-
-def drawn(number):
-    """The different cases of a seed."""
-    found = {}
-    config = settings(max_examples=2 * PER_ITEM, database=None, deadline=None, phases=[Phase.generate],
-                      suppress_health_check=list(HealthCheck))
-    seed(number)(config(given(cases())(lambda case: found.setdefault(case.code(), case) and None)))()
-    assert len(found) >= PER_ITEM
-    return list(found.values())[:PER_ITEM]
 
 
 def normal(rng, like):
@@ -152,7 +142,7 @@ def look(number, check):
     """Check the cases of a seed; enough of what is found has to be known."""
     rng = np.random.default_rng(number)
     known, made = [], []
-    for case in drawn(number):
+    for case in drawn(cases(), number, PER_ITEM):
         f, backward = case.function("f"), None
         with contextlib.suppress(ec.DtypeError):  # all of it are integers
             backward = ec.vjp(f)

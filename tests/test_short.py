@@ -35,7 +35,8 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", [
+    pytest.param(layout, marks=pytest.mark.optimized(layout in ("C", "reversed"))) for layout in LAYOUTS])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("shape", [(1003, 3), (70, 15), (70, 16), (7, 11, 5), (0, 3), (1, 4)],
                          ids=str)
@@ -96,7 +97,9 @@ def test_vectors_go_along_other_axes_than_that_of_few(length, order):
     np.testing.assert_array_equal(greatest, cube.max(axis=(0, 1)))
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int16", "complex64"])
+@pytest.mark.parametrize("dtype", [
+    pytest.param(dtype, marks=pytest.mark.optimized(dtype in ("float64", "float16")))
+    for dtype in ("float64", "float32", "float16", "int16", "complex64")])
 @pytest.mark.parametrize("width", [2, 3, 7, 8, 9, 15])
 def test_rows_of_narrow_tables_go_side_by_side(width, dtype):
     rng = np.random.default_rng(width)
