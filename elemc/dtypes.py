@@ -59,7 +59,7 @@ PYTHON_NUMBERS = {int: np.dtype(np.int64), float: np.dtype(np.float64),
 
 DTYPES: tuple[np.dtype, ...] = tuple(np.dtype(name) for name in CTYPES)
 
-_CTYPES = {d.newbyteorder(order): CTYPES[d.name] for d in DTYPES for order in "=S"}
+_CTYPES = {d: CTYPES[dtype.name] for dtype in DTYPES for d in (dtype.newbyteorder(), dtype)}
 
 # Equal dtypes are one key: longlong finds the long of its size.
 NAMES: dict[np.dtype, str] = dict(zip(DTYPES, CTYPES, strict=True))
