@@ -27,7 +27,8 @@ from .errors import CacheWarning, CompileError
 from .templating import PACKAGE, stamp_now
 from .threads import number_of_threads
 from .threads_limits import tell_threadpoolctl
-from .toolchain import LIBMVEC, Toolchain, find_toolchain
+from .toolchain import Toolchain, find_toolchain
+from .variants import open_libmvec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,7 +144,7 @@ def _support(tool: Toolchain, *names: str) -> str:
         with _loaded.lock("support", tool.identity):
             missing = [n for n in names if n not in held and not _known_support(tool, n)]
             if missing and MATH in names and tool.simd:
-                _cffi_backend.load_library(LIBMVEC, os.RTLD_NOW | os.RTLD_GLOBAL)
+                open_libmvec()
             if missing:
                 _new_support(tool, missing)
     return " ".join(held[name][0] for name in names)
@@ -171,7 +172,7 @@ def _support_job(tool: Toolchain, name: str) -> Job:
 
     if name == RUNTIME:  # kernels call libm, too
         return Job(tool, name, own_source("runtime.c"), links=("-lpthread", "-lm"))
-    flags = (f"-DELEMC_LIBMVEC={int(bool(tool.simd))}",)
+    flags = (f"-DELEMC_LIBMVEC={open_libmvec() if tool.simd else 0}",)
     return Job(tool, name, mathlib.source(), flags, ("-lm",))
 
 

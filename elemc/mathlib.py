@@ -33,6 +33,9 @@ _WAYS: dict[str, tuple[str, str]] = {
     **dict.fromkeys("gamma lgamma digamma polygamma erfinv sinc".split(), ("own", "double")),
 }
 
+# Those that libmvec has had from the beginning; the others came with glibc 2.35.
+_OLDEST = "sin cos exp log pow".split()
+
 # Those that are not left to libmvec where there are 512 bits.
 _AVX512 = "exp expm1 log log1p sinh cosh tanh pow".split()
 
@@ -52,7 +55,9 @@ COMPLEX: frozenset[str] = frozenset(_COMPLEX_LIBM + _COMPLEX_OWN)
 def source() -> str:
     """The C of the library; the same on every machine.
 
-    It is compiled with `-DELEMC_LIBMVEC=1` where glibc's libmvec is there, else 0.
+    It is compiled with `-DELEMC_LIBMVEC=2` where glibc's libmvec is there, with 1 where that is
+    older than glibc 2.35, else with 0.
     """
     template = environment().get_template("mathlib.c.j2")
-    return template.render(functions=FUNCTIONS, ways=_WAYS, avx512=_AVX512, complexes=_COMPLEX_LIBM)
+    return template.render(functions=FUNCTIONS, ways=_WAYS, oldest=_OLDEST,
+                           avx512=_AVX512, complexes=_COMPLEX_LIBM)

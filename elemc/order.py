@@ -132,7 +132,8 @@ def roots(spec: Specialized) -> list[Root]:
         order = _turned(memory_order(store.access, spec.operands[store.operand]), (), short)
         values = [store.value] if store.mask is None else [store.value, store.mask]
         needs = folds_below(values)
-        inner = {a for n in needs for a in n.over if few.issuperset(n.over)}
+        inner = {a for n in needs for a in n.over if few.issuperset(n.over)
+                 and n.axes.issuperset(b for b in order if b not in n.over)}
         order = (*(a for a in order if a not in inner), *(a for a in order if a in inner))
         for need in needs:  # what a strip computes, the same strip stores
             gone = () if isinstance(need, Scan) else need.over

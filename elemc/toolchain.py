@@ -20,7 +20,7 @@ import numpy as np
 
 from .cache_dirs import key_of, note, save_note, writing
 from .errors import ArgumentError, CompileError
-from .variants import for_clang, isas_of
+from .variants import for_clang, isas_of, open_libmvec
 
 if TYPE_CHECKING:
     import subprocess
@@ -33,7 +33,6 @@ COMMON = (
     "-fno-strict-aliasing", "-fPIC", "-fno-plt",
 )  # fmt: skip
 
-LIBMVEC = "libmvec.so.1"  # glibc's; loaded, not linked: its development files need not be there
 TRIAL = "extern double elemc_exp(double) SIMD;"
 
 # Flags that change what a program means; with some linkers, in the whole process.
@@ -340,12 +339,10 @@ def _best(command: tuple[str, ...], family: str, scratch: Path) -> tuple[str, ..
 def _variants(command: tuple[str, ...], family: str, flags: tuple[str, ...],
               scratch: Path) -> str:
     """The variants of math functions that kernels can call: those of glibc's libmvec."""
-    import ctypes
-
     if platform.machine() != "x86_64" or "glibc" not in machine():
         return ""
     try:
-        ctypes.CDLL(LIBMVEC)
+        open_libmvec()
     except OSError:
         return ""
     told = () if family == "gcc" else (*COMMON, *for_clang(TRIAL, "b")[1])

@@ -7,8 +7,12 @@ names each function's variants, which have to be declared in the file, too.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
+from typing import Any
+
+import _cffi_backend  # what cffi.FFI().dlopen calls
 
 DECLARED = re.compile(r"extern (double|float) (elemc_\w+)\((.*)\) SIMD;")
 
@@ -17,6 +21,27 @@ ISAS = {"b": 16, "c": 32, "d": 32, "e": 64}
 
 # The variants that the math library has are those of the first line that a compiler defines.
 WITH = {"__AVX512F__": "bde", "__AVX2__": "bd", "__AVX__": "bc", "__SSE2__": "b"}
+
+
+LATER = "_ZGVbN2v_tan"  # in libmvec since glibc 2.35; before, it had a few functions only
+
+
+def open_libmvec() -> int:
+    """Load glibc's libmvec: 1 if it has few functions, 2 if all.
+
+    It is not linked: that would take glibc's development files, which zig does without.
+
+    Raises
+    ------
+    OSError
+        If there is none.
+    """
+    library: Any = _cffi_backend.load_library("libmvec.so.1", os.RTLD_NOW | os.RTLD_GLOBAL)
+    try:
+        library.load_function(_cffi_backend.FFI().typeof("void (*)(void)"), LATER)
+    except AttributeError:
+        return 1
+    return 2
 
 
 def isas_of(macros: str) -> str:

@@ -1,5 +1,6 @@
 """Every compiler calls vector variants of the math library's functions from its loops."""
 
+import ctypes
 import importlib.util
 import shutil
 import sys
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import elemc as ec
-from elemc import build, variants
+from elemc import build, mathlib, variants
 
 FAMILIES = ["gcc", "clang", "zig"]
 
@@ -52,6 +53,23 @@ def test_an_element_does_not_depend_on_its_place(compiler):
     whole = f(x)
     for first in range(0, 41, 3):
         np.testing.assert_array_equal(f(x[first:]), whole[first:])
+
+
+def test_libmvec_of_an_older_glibc(monkeypatch, tmp_path):
+    """Functions that it lacks are those of libm."""
+    if not build.toolchain().simd:
+        pytest.skip("there is no libmvec")
+    monkeypatch.setattr(variants, "LATER", "_ZGVbN2v_elemc_nothing")
+    source = mathlib.source()
+    for flags in ((), ("-mno-avx512f",)):
+        old = ctypes.CDLL(str(build.compile_shared(source, "old_math", (
+            f"-DELEMC_LIBMVEC={variants.open_libmvec()}", *flags), ("-lm",))))
+        for name, number in (("tan", 0.7), ("sin", 0.7), ("asinh", -3.0), ("cbrt", 1e100)):
+            function = getattr(old, f"elemc_{name}")
+            function.restype, function.argtypes = ctypes.c_double, [ctypes.c_double]
+            want = getattr(np, {"asinh": "arcsinh"}.get(name, name))(number)
+            np.testing.assert_allclose(function(number), want, rtol=1e-15)
+        assert hasattr(old, "_ZGVbN2v_elemc_cbrt")
 
 
 def test_what_clang_is_told():
