@@ -37,7 +37,7 @@ _WAYS: dict[str, tuple[str, str]] = {
 _OLDEST = "sin cos exp log pow".split()
 
 # Those that are not left to libmvec where there are 512 bits.
-_AVX512 = "exp expm1 log log1p sinh cosh tanh pow".split()
+_AVX512 = "exp expm1 log log1p sinh cosh tanh asinh acosh atanh pow".split()
 
 SIMD: frozenset[str] = frozenset(
     name for name, ways in _WAYS.items() if {"libmvec", "vector"} & {*ways})
