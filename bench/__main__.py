@@ -172,7 +172,9 @@ def first(options: argparse.Namespace) -> int:
         print(f"missing: {name} ({reason})")
     about = report.machine(options.threads)
     print(", ".join(f"{key} {value}" for key, value in about.items()))
-    print(f"milliseconds\n\n{'workload':<20}{'':<15}{'import':>9}{'cold':>9}{'warm':>9}")
+    print("milliseconds: of the import after NumPy's, of the first call where nothing is cached "
+          "(cold), and in the process after it (warm)")
+    print(f"\n{'workload':<20}{'':<15}{'import':>9}{'cold':>9}{'warm':>9}")
     rows = []
     for row in first_calls.times(list(found), works, options.threads, min(options.rounds, 5)):
         print(f"{row.workload:<20}{row.contestant:<15}{row.imported:9.1f}{row.cold:9.1f}"

@@ -142,9 +142,9 @@ def _support(tool: Toolchain, *names: str) -> str:
     names, held = (RUNTIME, *names), _loaded.support[tool.identity]
     if any(name not in held for name in names):
         with _loaded.lock("support", tool.identity):
-            missing = [n for n in names if n not in held and not _known_support(tool, n)]
-            if missing and MATH in names and tool.simd:
+            if MATH in names and tool.simd:
                 open_libmvec()
+            missing = [n for n in names if n not in held and not _known_support(tool, n)]
             if missing:
                 _new_support(tool, missing)
     return " ".join(held[name][0] for name in names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import shlex
 import sys
 import time
@@ -145,4 +146,10 @@ def run_in(job: Job, command: tuple[str, ...], work: Path) -> str:
     end = f"exit status {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"
     again = shlex.join(str(kept) if word == cache.SOURCE else word for word in command)
     raise CompileError(f"the C compiler failed on {job.name} ({end})\ncommand: {again}\n{words}\n"
-                       f"source: {kept}")
+                       f"source: {kept}{_own_flags()}")
+
+
+def _own_flags() -> str:
+    """A reminder of the flags that are not elemc's."""
+    flags = os.environ.get("ELEMC_CFLAGS")
+    return f"\nELEMC_CFLAGS, which may be the reason: {flags}" if flags else ""

@@ -202,7 +202,7 @@ def scan(acc: Any, x: Any, axis: int | None = None, *, reverse: bool = False,
     if not isinstance(fold, Accumulator):
         raise UnsupportedError(f"a scan of {fold.name}: it is made of several folds")
     if axis is None and node.ndim != 1:
-        raise AxisError(f"scan of rank {node.ndim} without axis=: elemc does not flatten")
+        raise AxisError(f"scan of rank {node.ndim} without axis=: elemc does not flatten; give one")
     place = 0 if axis is None else axis_of(axis, node.ndim)
     dtype = None if node.dtype is None else result_dtype(fold, node.dtype)
     return Array(_noted(make(Scan, fold, node, (), (), (place,), bool(reverse), bool(exclusive),

@@ -106,7 +106,7 @@ class ScalarOp:
     raises: Fault | None = None
     algorithm: str = ""
     vjp: Callable[..., Any] | None = None
-    _memo: dict[Any, Any] = field(default_factory=dict, repr=False)
+    _memo: dict[Any, Any] = field(default_factory=dict, repr=False, init=False)
 
     def resolve(self, dtypes: Sequence[Any]) -> tuple[tuple[np.dtype, ...], np.dtype]:
         """The dtypes that the operands are converted to, and the result's.

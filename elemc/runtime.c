@@ -70,7 +70,7 @@ int64_t elemc_large(void) {
  * (MADV_FREE), and there is never more than `most`. */
 
 enum {
-  HEADER = 64,          /* before the data: the size of its block */
+  HEADER = 96,          /* before the data: the size of its block */
   SPARES = 32,          /* blocks that are kept */
   SMALL_GRAIN = 1 << 18,
   HUGE_PAGE = 1 << 21,
@@ -140,7 +140,8 @@ static void shrink(int64_t most) {
   }
 }
 
-/* At least `bytes` bytes, aligned to 64; NULL if there are none. */
+/* At least `bytes` bytes; NULL if there are none.  They are aligned to 32, and not to 64: a store
+ * that fills a line makes processors claim it in a way of which few are under way at a time. */
 void *elemc_take(size_t bytes) {
   if (bytes > PTRDIFF_MAX - 2 * HUGE_PAGE) return NULL;
   bytes = rounded(bytes + HEADER, bytes < 4 * HUGE_PAGE ? SMALL_GRAIN : HUGE_PAGE);

@@ -181,7 +181,8 @@ def _find() -> Toolchain | None:
         try:
             return _toolchain(_command(chosen), extra)
         except _Unusable as error:
-            raise CompileError(f"ELEMC_CC={chosen} cannot be used: {error}") from None
+            raise CompileError(f"ELEMC_CC={chosen} cannot be used: {error}; unset it, or name a gcc, "
+                               f"a clang, or 'python -m ziglang cc'") from None
     for command in _candidates():
         try:
             return _toolchain(command, extra)
@@ -239,10 +240,10 @@ def _which(program: str, path: str | None = None) -> str | None:
 
 
 def _toolchain(command: tuple[str, ...], extra: tuple[str, ...]) -> Toolchain:
-    key = key_of(FORMAT, machine(), *command, *_stamps(command))
+    key = key_of(FORMAT, machine(), *command, *_stamps(command), "", *extra)
     facts = note(key)
     if facts is None:
-        facts = _probe(command)
+        facts = _probe(command, extra)
         save_note(key, facts)
     flags = [*COMMON, *facts["machine_flags"]]
     if facts["family"] == "gcc":  # else it makes branches of calls within ?:, and of ?: within ?:
@@ -299,7 +300,7 @@ def machine() -> str:
     return "\n".join(parts)
 
 
-def _probe(command: tuple[str, ...]) -> dict[str, Any]:
+def _probe(command: tuple[str, ...], extra: tuple[str, ...]) -> dict[str, Any]:
     """Ask a compiler what it is and let it compile and link an empty library."""
     import tempfile
     from pathlib import Path
@@ -310,7 +311,7 @@ def _probe(command: tuple[str, ...]) -> dict[str, Any]:
             said = run((*command, "--version"), scratch)
             family = _family(command, scratch)
             flags = _best(command, family, scratch)
-            simd = _variants(command, family, flags, scratch)
+            simd = _variants(command, family, (*flags, *extra), scratch)
         except OSError as error:
             raise _Unusable(str(error)) from None
     version = (said.stdout.splitlines() or [""])[0]

@@ -23,6 +23,8 @@ ISAS = {"b": 16, "c": 32, "d": 32, "e": 64}
 WITH = {"__AVX512F__": "bde", "__AVX2__": "bd", "__AVX__": "bc", "__SSE2__": "b"}
 
 
+_opened: list[Any] = []  # libraries are closed when nobody holds them
+
 LATER = "_ZGVbN2v_tan"  # in libmvec since glibc 2.35; before, it had a few functions only
 
 
@@ -37,6 +39,7 @@ def open_libmvec() -> int:
         If there is none.
     """
     library: Any = _cffi_backend.load_library("libmvec.so.1", os.RTLD_NOW | os.RTLD_GLOBAL)
+    _opened.append(library)
     try:
         library.load_function(_cffi_backend.FFI().typeof("void (*)(void)"), LATER)
     except AttributeError:

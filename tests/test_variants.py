@@ -2,7 +2,9 @@
 
 import ctypes
 import importlib.util
+import os
 import shutil
+import subprocess
 import sys
 
 import numpy as np
@@ -53,6 +55,28 @@ def test_an_element_does_not_depend_on_its_place(compiler):
     whole = f(x)
     for first in range(0, 41, 3):
         np.testing.assert_array_equal(f(x[first:]), whole[first:])
+
+
+def test_flags_that_leave_instructions_out(compiler, monkeypatch):
+    """The variants are those that the math library has with these flags."""
+    monkeypatch.setenv("ELEMC_CFLAGS", "-mno-avx512f")
+    x = np.linspace(0, 1, 41)
+    np.testing.assert_allclose(ec.compile(lambda x: np.exp(x))(x), np.exp(x), rtol=1e-15)
+
+
+def test_libmvec_need_not_be_linked(tmp_path):
+    """zig's own files of glibc do not name it."""
+    if importlib.util.find_spec("ziglang") is None or not build.toolchain().simd:
+        pytest.skip("the package ziglang is not installed, or there is no libmvec")
+    script = "import numpy as np, elemc as ec; print(ec.compile(lambda x: np.tan(x))(np.ones(9))[0])"
+    env = os.environ | {
+        "ELEMC_CACHE_DIR": str(tmp_path),
+        "ELEMC_CC": f"{sys.executable} -m ziglang cc -target x86_64-linux-gnu.2.36"}
+    for _ in range(2):  # cold and warm
+        done = subprocess.run([sys.executable, "-W", "error", "-c", script], env=env, check=False,
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        np.testing.assert_allclose(float(done.stdout), np.tan(1.0), rtol=1e-15)
 
 
 def test_libmvec_of_an_older_glibc(monkeypatch, tmp_path):
