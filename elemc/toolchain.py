@@ -181,8 +181,8 @@ def _find() -> Toolchain | None:
         try:
             return _toolchain(_command(chosen), extra)
         except _Unusable as error:
-            raise CompileError(f"ELEMC_CC={chosen} cannot be used: {error}; unset it, or name a gcc, "
-                               f"a clang, or 'python -m ziglang cc'") from None
+            raise CompileError(f"ELEMC_CC={chosen} cannot be used: {error}; unset it, or "
+                               f"name a gcc, a clang, or 'python -m ziglang cc'") from None
     for command in _candidates():
         try:
             return _toolchain(command, extra)
