@@ -105,3 +105,11 @@ def test_rows_that_end_in_lanes_in_place(columns):
         again = x.copy()
         for got, same in zip(f(again, out=(again, None, None, None, None)), want, strict=True):
             np.testing.assert_array_equal(got, same)
+
+
+def test_no_line_of_a_new_output_is_filled_by_one_vector():
+    """It would be claimed slowly (docs/speed.md, where outputs begin)."""
+    f = ec.compile(lambda x: np.exp(x))
+    for n in (100_000, 1_000_000):
+        for _ in range(2):
+            assert f(np.zeros(n)).ctypes.data % 64 == 32
