@@ -7,6 +7,7 @@ names each function's variants, which have to be declared in the file, too.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterator
@@ -22,10 +23,12 @@ ISAS = {"b": 16, "c": 32, "d": 32, "e": 64}
 # The variants that the math library has are those of the first line that a compiler defines.
 WITH = {"__AVX512F__": "bde", "__AVX2__": "bd", "__AVX__": "bc", "__SSE2__": "b"}
 
-
-_opened: list[Any] = []  # libraries are closed when nobody holds them
-
 LATER = "_ZGVbN2v_tan"  # in libmvec since glibc 2.35; before, it had a few functions only
+
+
+@functools.cache  # holds it: a library that nobody holds is closed
+def _libmvec() -> Any:
+    return _cffi_backend.load_library("libmvec.so.1", os.RTLD_NOW | os.RTLD_GLOBAL)
 
 
 def open_libmvec() -> int:
@@ -38,10 +41,8 @@ def open_libmvec() -> int:
     OSError
         If there is none.
     """
-    library: Any = _cffi_backend.load_library("libmvec.so.1", os.RTLD_NOW | os.RTLD_GLOBAL)
-    _opened.append(library)
     try:
-        library.load_function(_cffi_backend.FFI().typeof("void (*)(void)"), LATER)
+        _libmvec().load_function(_cffi_backend.FFI().typeof("void (*)(void)"), LATER)
     except AttributeError:
         return 1
     return 2
