@@ -50,7 +50,7 @@ typedef int (*Kernel)(int64_t phase, int64_t begin, int64_t end, char *const *p,
                       const int64_t *n, const int64_t *tune, char *const *w);
 
 /* runtime.c */
-extern void *elemc_take(size_t bytes);
+extern void *elemc_take(size_t bytes, size_t behind);
 extern size_t elemc_size(const void *data);
 extern void elemc_give(void *data);
 extern int64_t elemc_large(void);
@@ -471,41 +471,41 @@ static int usable(const Call *c, int k, int nin, int ninputs, const npy_intp *sh
   return 1;
 }
 
-/* NumPy's way (NEP 49) to let arrays own memory from elsewhere. */
-static void *take(void *context, size_t bytes) {
-  (void)context;
-  return elemc_take(bytes);
-}
+/* NumPy's way (NEP 49) to let arrays own memory from elsewhere.  Lines that are filled by a vector each are claimed
+ * one after the other where calls come between these, and slowly if the memory is busy; so what
+ * functions fill begins some bytes behind a line. */
+static void *take(void *behind, size_t bytes) { return elemc_take(bytes, (size_t)behind); }
 
-static void *take_zeros(void *context, size_t count, size_t size) {
-  (void)context;
+static void *take_zeros(void *behind, size_t count, size_t size) {
   size_t bytes;
-  void *data = __builtin_mul_overflow(count, size, &bytes) ? NULL : elemc_take(bytes);
+  void *data = __builtin_mul_overflow(count, size, &bytes) ? NULL : take(behind, bytes);
   return data == NULL ? NULL : memset(data, 0, bytes);
 }
 
-static void give(void *context, void *data, size_t bytes) {
-  (void)context, (void)bytes;
+static void give(void *behind, void *data, size_t bytes) {
+  (void)behind, (void)bytes;
   if (data != NULL) elemc_give(data);
 }
 
-static void *take_more(void *context, void *data, size_t bytes) {
+static void *take_more(void *behind, void *data, size_t bytes) {
   if (data != NULL && elemc_size(data) >= bytes) return data;
-  void *more = elemc_take(bytes);
+  void *more = take(behind, bytes);
   if (more != NULL && data != NULL) {
     memcpy(more, data, elemc_size(data));
-    give(context, data, 0);
+    give(behind, data, 0);
   }
   return more;
 }
 
-static PyDataMem_Handler large_memory = {
-    "elemc", 1, {NULL, take, take_zeros, take_more, give}};
-static PyObject *large_handler; /* large_memory, as NumPy takes it */
+static PyDataMem_Handler large_memory[] = {
+    {"elemc", 1, {NULL, take, take_zeros, take_more, give}},
+    {"elemc", 1, {(void *)(size_t)32, take, take_zeros, take_more, give}}};
+static PyObject *large_handler[2]; /* large_memory, as NumPy takes it */
 
-/* A new output; `order` has its dimensions from the outermost to the innermost, or is NULL. */
+/* A new output; `order` has its dimensions from the outermost to the innermost, or is NULL;
+ * `called`: functions fill it. */
 static PyArrayObject *allocate(PyArray_Descr *dtype, const npy_intp *shape, int ndim,
-                               const int64_t *order) {
+                               const int64_t *order, int called) {
   npy_intp strides[NPY_MAXDIMS], step = PyDataType_ELSIZE(dtype);
   if (order != NULL)
     for (int k = ndim - 1; k >= 0; k--) {
@@ -515,7 +515,7 @@ static PyArrayObject *allocate(PyArray_Descr *dtype, const npy_intp *shape, int 
     }
   double bytes = (double)PyDataType_ELSIZE(dtype);
   for (int d = 0; d < ndim; d++) bytes *= (double)shape[d];
-  PyObject *before = bytes < LARGE_BYTES ? NULL : PyDataMem_SetHandler(large_handler);
+  PyObject *before = bytes < LARGE_BYTES ? NULL : PyDataMem_SetHandler(large_handler[called]);
   if (bytes >= LARGE_BYTES && before == NULL) return NULL;
   Py_INCREF(dtype);
   PyObject *made = PyArray_NewFromDescr(&PyArray_Type, dtype, ndim, shape,
@@ -538,7 +538,7 @@ static int outputs(const Callable *self, const Entry *e, Call *c, const int64_t 
   for (int k = 0; k < self->nout; k++) {
     npy_intp shape[NPY_MAXDIMS];
     int64_t in_place = *at++;
-    int ndim = (int)*at++;
+    int called = (int)*at++, ndim = (int)*at++;
     for (int d = 0; d < ndim; d++) shape[d] = c->extent[*at++];
     const int64_t *order = *at++ ? at : NULL;
     at += order == NULL ? 0 : ndim;
@@ -555,7 +555,7 @@ static int outputs(const Callable *self, const Entry *e, Call *c, const int64_t 
       continue;
     }
     PyArrayObject *made =
-        allocate((PyArray_Descr *)PyTuple_GET_ITEM(e->dtypes, k), shape, ndim, order);
+        allocate((PyArray_Descr *)PyTuple_GET_ITEM(e->dtypes, k), shape, ndim, order, called);
     if (made == NULL) return -1;
     results[k] = (PyObject *)made;
     o->data = PyArray_BYTES(made);
@@ -767,7 +767,7 @@ static int buffers(Call *c, const int64_t *at, int threads, char *local, void **
   }
   char *base = local;
   if (total > LOCAL_BYTES) {
-    base = *heap = elemc_take((size_t)total);
+    base = *heap = elemc_take((size_t)total, 0);
     if (base == NULL) {
       PyErr_NoMemory();
       return -1;
@@ -1248,15 +1248,15 @@ PyMODINIT_FUNC PyInit_elemc_callable(void) {
   import_array();
   large_bytes = (double)elemc_large();
   weight = WEIGHT / elemc_pace();
-  large_handler = PyCapsule_New(&large_memory, "mem_handler", NULL);
+  for (int k = 0; k < 2; k++)
+    large_handler[k] = PyCapsule_New(&large_memory[k], "mem_handler", NULL);
   name_call = PyUnicode_InternFromString("_call");
   name_out = PyUnicode_InternFromString("out");
   name_where = PyUnicode_InternFromString("where");
   name_req = PyUnicode_InternFromString("req");
   PyObject *module = PyModule_Create(&definition);
   if (name_call == NULL || name_out == NULL || name_where == NULL || name_req == NULL ||
-      large_handler == NULL ||
-      module == NULL ||
+      large_handler[0] == NULL || large_handler[1] == NULL || module == NULL ||
       PyModule_AddType(module, &CallableType) < 0 ||
       PyModule_AddType(module, &DispatcherType) < 0 ||
       PyModule_AddIntConstant(module, "OPERANDS", OPERANDS) < 0 ||

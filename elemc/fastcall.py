@@ -280,13 +280,20 @@ def _clip(value: int) -> int:
 
 
 def _output(compiled: Compiled, place: int, extents: Sequence[int], dtype: np.dtype) -> list[int]:
-    """Inputs that it may be, as bits; its extents; its order in memory unless that is C's."""
+    """Inputs that it may be, as bits; whether functions fill it; its extents; its order in memory.
+
+    The last is there unless it is C's.
+    """
     bits = sum(1 << j for out, j in compiled.in_place if out == place)
     from . import runtime
+    from .order import calls
+    from .values import Fold, walk
 
+    [value] = (s.value for s in compiled.spec.stores if s.operand == place)
+    called = calls(v for v in walk([value], lambda v: isinstance(v, Fold)) if v.axes == value.axes)
     perm = compiled.spec.operands[place].layout.perm
     order = runtime.memory_order(len(extents), perm)
-    words = [bits, len(extents), *extents]
+    words = [bits, int(called), len(extents), *extents]
     return [*words, 0] if order == sorted(order) else [*words, 1, *order]
 
 

@@ -70,7 +70,7 @@ int64_t elemc_large(void) {
  * (MADV_FREE), and there is never more than `most`. */
 
 enum {
-  HEADER = 96,          /* before the data: the size of its block */
+  HEADER = 64,          /* before the data: the size of its block */
   SPARES = 32,          /* blocks that are kept */
   SMALL_GRAIN = 1 << 18,
   HUGE_PAGE = 1 << 21,
@@ -140,11 +140,10 @@ static void shrink(int64_t most) {
   }
 }
 
-/* At least `bytes` bytes; NULL if there are none.  They are aligned to 32, and not to 64: a store
- * that fills a line makes processors claim it in a way of which few are under way at a time. */
-void *elemc_take(size_t bytes) {
+/* At least `bytes` bytes, so many `behind` where a line begins; NULL if there are none. */
+void *elemc_take(size_t bytes, size_t behind) {
   if (bytes > PTRDIFF_MAX - 2 * HUGE_PAGE) return NULL;
-  bytes = rounded(bytes + HEADER, bytes < 4 * HUGE_PAGE ? SMALL_GRAIN : HUGE_PAGE);
+  bytes = rounded(bytes + HEADER + behind, bytes < 4 * HUGE_PAGE ? SMALL_GRAIN : HUGE_PAGE);
   pthread_mutex_lock(&memory.lock);
   Block found = find_spare(bytes);
   if (found.start != NULL) {
@@ -160,19 +159,25 @@ void *elemc_take(size_t bytes) {
   pthread_mutex_unlock(&memory.lock);
   if (found.start == NULL) return NULL;
   memcpy(found.start, &found.bytes, sizeof found.bytes);
-  return found.start + HEADER;
+  return found.start + HEADER + behind;
+}
+
+/* The block that `data` lies in. */
+static Block block_of(const void *data) {
+  Block block = {.start = (char *)((uintptr_t)data & -(uintptr_t)HUGE_PAGE)};
+  memcpy(&block.bytes, block.start, sizeof block.bytes);
+  return block;
 }
 
 /* How many bytes there are at `data`. */
 size_t elemc_size(const void *data) {
-  size_t bytes;
-  memcpy(&bytes, (const char *)data - HEADER, sizeof bytes);
-  return bytes - HEADER;
+  Block block = block_of(data);
+  return block.bytes - (size_t)((const char *)data - block.start);
 }
 
 /* Give back what `elemc_take` gave. */
 void elemc_give(void *data) {
-  Block block = {.start = (char *)data - HEADER, .bytes = elemc_size(data) + HEADER};
+  Block block = block_of(data);
   pthread_mutex_lock(&memory.lock);
   int64_t most = most_spare(), hot = 0;
   if ((int64_t)block.bytes > most) {
