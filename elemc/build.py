@@ -125,7 +125,7 @@ def _load_kernel(tool: Toolchain, source: str, entry: str, flags: tuple[str, ...
 
     needs = _support(tool, *libraries)
     start = time.perf_counter()
-    job = Job(tool, entry, source, flags, depends=needs)
+    job = Job(tool, entry, source, flags, tool.links, needs)
     library, path, cached = _load(job, os.RTLD_NOW)
     try:
         function = library.load_function(_ffi.typeof(ENTRY_C % "(*)"), entry)

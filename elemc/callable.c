@@ -471,9 +471,9 @@ static int usable(const Call *c, int k, int nin, int ninputs, const npy_intp *sh
   return 1;
 }
 
-/* NumPy's way (NEP 49) to let arrays own memory from elsewhere.  Lines that are filled by a vector each are claimed
- * one after the other where calls come between these, and slowly if the memory is busy; so what
- * functions fill begins some bytes behind a line. */
+/* NumPy's way (NEP 49) to let arrays own memory from elsewhere.  Where calls come between vectors
+ * that fill a line each, such lines are claimed one after the other, and slowly if the memory is
+ * busy; so what functions fill begins some bytes behind a line. */
 static void *take(void *behind, size_t bytes) { return elemc_take(bytes, (size_t)behind); }
 
 static void *take_zeros(void *behind, size_t count, size_t size) {

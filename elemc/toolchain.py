@@ -54,6 +54,8 @@ class Toolchain(NamedTuple):
         To compile.
     shared : tuple of str
         To link a shared library.
+    links : tuple of str
+        Behind the source of a kernel.
     simd : str
         The variants of math functions that are called from vectorized loops, by the letters of
         their names (`variants.ISAS`); none without glibc's libmvec.
@@ -66,6 +68,7 @@ class Toolchain(NamedTuple):
     version: str
     flags: tuple[str, ...]
     shared: tuple[str, ...]
+    links: tuple[str, ...]
     simd: str
     identity: str
 
@@ -253,11 +256,16 @@ def _toolchain(command: tuple[str, ...], extra: tuple[str, ...]) -> Toolchain:
     calls = '__attribute__((simd("notinbranch"), const))' if gcc else "__attribute__((const))"
     flags += [f"-DSIMD={calls}", "-DPURE=__attribute__((const))", *extra]
     shared = ["-shared", *(["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else [])]
+    # The C library that kernels call is there; looking for it takes the linker a tenth of the time
+    # that a kernel takes.  Users' flags may ask for more of the compiler's own libraries.
+    alone = facts["family"] == "gcc" and sys.platform == "linux" and not [
+        flag for flag in extra if not re.match("-[DOWmw]", flag)]
+    links = ("-nostdlib", "-lgcc") if alone else ()
     identity = "\n".join([
         FORMAT, facts["family"], facts["version"], machine(), *command[1:], *flags, *shared,
     ])  # fmt: skip
-    return Toolchain(command, facts["family"], facts["version"], tuple(flags), tuple(shared), simd,
-                     identity)
+    return Toolchain(command, facts["family"], facts["version"], tuple(flags), tuple(shared), links,
+                     simd, identity)
 
 
 def _stamps(command: tuple[str, ...]) -> list[str]:
