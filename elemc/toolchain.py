@@ -258,8 +258,8 @@ def _toolchain(command: tuple[str, ...], extra: tuple[str, ...]) -> Toolchain:
     shared = ["-shared", *(["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else [])]
     # The C library that kernels call is there; looking for it takes the linker a tenth of the time
     # that a kernel takes.  Users' flags may ask for more of the compiler's own libraries.
-    alone = facts["family"] == "gcc" and sys.platform == "linux" and not [
-        flag for flag in extra if not re.match("-[DOWmw]", flag)]
+    alone = (facts["family"] == "gcc" and sys.platform == "linux"
+             and all(re.match("-[DOWmw]", flag) for flag in extra))
     links = ("-nostdlib", "-lgcc") if alone else ()
     identity = "\n".join([
         FORMAT, facts["family"], facts["version"], machine(), *command[1:], *flags, *shared,
