@@ -1,8 +1,8 @@
 """C source -> a loaded library: compiled once per content and machine, then taken from the cache.
 
 A kernel has one entry (`ENTRY_C`) and is opened privately; the libraries whose functions kernels
-declare and do not define are opened before them and their names are global: runtime.c, and for
-those that want it the math library.
+declare and do not define are opened before them and their names are global: runtime.c, and those
+of the math library that a kernel calls.
 
 What is imported here is what loads libraries that are there; what stores them is imported where
 something is missing.
@@ -51,7 +51,7 @@ KEEP_C = "void elemc_keep_at_most(int64_t bytes)"
 
 UNMAPPABLE = ("failed to map", "Operation not permitted", "Permission denied")
 
-RUNTIME, MATH = "elemc_runtime", "elemc_math"
+RUNTIME = "elemc_runtime"
 CALLABLE, CALLABLE_NAME = "callable.c", "elemc_callable"  # the call path
 
 STAMP = stamp_now()  # part of the key of whatever is kept for other processes
@@ -87,7 +87,7 @@ os.register_at_fork(after_in_child=_loaded.unlock)
 
 
 def load_kernel(source: str, entry: str, flags: tuple[str, ...] = (),
-                wants: tuple[str, ...] = ()) -> Kernel:
+                wants: tuple[str, ...] = (), libraries: tuple[str, ...] = ()) -> Kernel:
     """Compile a kernel, or take it from the cache, and load it.
 
     Parameters
@@ -99,7 +99,9 @@ def load_kernel(source: str, entry: str, flags: tuple[str, ...] = (),
     flags : tuple of str
         For the compiler, besides those of every kernel.
     wants : tuple of str
-        What else it needs: "math", the math library; for others see `Toolchain.extra`.
+        What else it needs, see `Toolchain.extra`.
+    libraries : tuple of str
+        Those of the math library that it calls.
 
     Raises
     ------
@@ -107,7 +109,6 @@ def load_kernel(source: str, entry: str, flags: tuple[str, ...] = (),
         If there is no compiler, or it fails, or what it made cannot be loaded.
     """
     tool = toolchain()
-    libraries = (MATH,) if "math" in wants else ()
     flags = (*flags, *tool.extra(wants))
     memo = (tool.identity, entry, source, *flags)
     kernel = _loaded.kernels.get(memo)
@@ -142,7 +143,7 @@ def _support(tool: Toolchain, *names: str) -> str:
     names, held = (RUNTIME, *names), _loaded.support[tool.identity]
     if any(name not in held for name in names):
         with _loaded.lock("support", tool.identity):
-            if MATH in names and tool.simd:
+            if tool.simd and names != (RUNTIME,):
                 open_libmvec()
             missing = [n for n in names if n not in held and not _known_support(tool, n)]
             if missing:
@@ -173,7 +174,7 @@ def _support_job(tool: Toolchain, name: str) -> Job:
     if name == RUNTIME:  # kernels call libm, too
         return Job(tool, name, own_source("runtime.c"), links=("-lpthread", "-lm"))
     flags = (f"-DELEMC_LIBMVEC={open_libmvec() if tool.simd else 0}",)
-    return Job(tool, name, mathlib.source(), flags, ("-lm",))
+    return Job(tool, name, mathlib.source(name), flags, ("-lm",))
 
 
 def _known_support(tool: Toolchain, name: str) -> bool:
@@ -232,9 +233,10 @@ def _remember(tool: Toolchain, paths: dict[str, Path]) -> None:
         cache_dirs.save_record(_place(tool), {**_known(tool), **new})
 
 
-def stored_kernel(key: str, checksum: str, entry: str, math: bool) -> tuple[int, Any] | None:
+def stored_kernel(key: str, checksum: str, entry: str,
+                  libraries: tuple[str, ...]) -> tuple[int, Any] | None:
     """The address of a kernel that is in the cache, and what keeps it loaded; or None."""
-    _support(toolchain(), *[MATH] * math)
+    _support(toolchain(), *libraries)
     found = stored_library(key, checksum)
     if found is None:
         return None

@@ -133,8 +133,7 @@ def load(spec: Specialized, kernel: Kernel, source: Source, contract: bool = Fal
          reassociate: bool = False) -> Compiled:
     """Stage 7."""
     flags, wants = flags_of(spec, contract, reassociate)
-    wants += ("math",) * source.math
-    loaded = build.load_kernel(source.text, source.entry, flags, wants)
+    loaded = build.load_kernel(source.text, source.entry, flags, wants, source.libraries)
     return Compiled(spec, source, loaded, _in_place(spec, kernel))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from . import ops
 from .dtypes import ctype
 from .fold_loops import AHEAD, RUN, STRIP_BYTES
+from .mathlib import LIBRARIES
 from .nest import (
     PACK,
     ROWS,
@@ -86,7 +87,7 @@ class Source:
     text: str
     entry: str
     bindings: Bindings
-    math: bool  # whether it calls functions of the math library
+    libraries: tuple[str, ...]  # of the math library, whose functions it calls
 
 
 def emit(kernel: Kernel, entry: str, banner: Sequence[str]) -> Source:
@@ -116,7 +117,7 @@ class _Emitter(Statements):
             extents=[(name, self.length(what) or f"n[{k}]")
                      for k, (what, name) in enumerate(self.sizes.items())],
             buffers=memory, checks=self.checks, **self.prologue(repr((phases, views, memory))))
-        return Source(text, entry, bindings, bool(self.externs))
+        return Source(text, entry, bindings, tuple(sorted({LIBRARIES[e] for e in self.externs})))
 
     def size_place(self, axis: str) -> int:
         """Where the extent of an axis stands among the sizes."""

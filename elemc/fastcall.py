@@ -139,7 +139,7 @@ class _Teaching:
             key = self._key(args, out)
             for plan in sorted(self._plans.get(key, ()),
                                key=lambda plan: plan.shapes != shapes):
-                found = stored_kernel(plan.kernel, plan.checksum, plan.entry, plan.math)
+                found = stored_kernel(plan.kernel, plan.checksum, plan.entry, plan.libraries)
                 if found is not None and self._lacks(args, out):
                     arrays = self.graph.captured
                     self._add(args, out, found[0], plan.code,

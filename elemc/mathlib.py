@@ -1,11 +1,11 @@
 """The math library: what it has, and its C.
 
-One shared object per machine, loaded before the first kernel that calls it.  For every function f
-it exports `double elemc_f(double...)` and `float elemc_ff(float...)`; for those in `SIMD`, where
-glibc's libmvec is used, also the variants that vectorized loops call (`variants`); on AVX-512
-some of them are computed here instead (`_AVX512`), faster and closer than libmvec does.  All
-variants of a function give the same bits, so that an element's result does not depend on its
-position.
+Three shared objects per machine, of which a kernel has those loaded that it calls: functions of
+doubles, those of floats, and special and complex ones.  For every function f they export `double
+elemc_f(double...)` and `float elemc_ff(float...)`; for those in `SIMD`, where glibc's libmvec is
+used, also the variants that vectorized loops call (`variants`); on AVX-512 some of them are
+computed here instead (`_AVX512`), faster and closer than libmvec does.  All variants of a function
+give the same bits, so that an element's result does not depend on its position.
 """
 
 from __future__ import annotations
@@ -23,14 +23,10 @@ _BINARY = "pow atan2 hypot fmod nextafter polygamma".split()
 FUNCTIONS: dict[str, int] = {**dict.fromkeys(_UNARY, 1), **dict.fromkeys(_BINARY, 2)}
 """Name, without prefix and suffix -> number of arguments."""
 
-# How each function is computed, in double and in single precision: by libmvec, by the scalar
-# libm, in vectors here ("vector"), in the template itself ("own"), or in double precision and
-# rounded ("double").
-_WAYS: dict[str, tuple[str, str]] = {
-    **dict.fromkeys(FUNCTIONS, ("libmvec", "libmvec")),
-    "nextafter": ("libm", "libm"),
-    "fmod": ("vector", "vector"),
-    **dict.fromkeys("gamma lgamma digamma polygamma erfinv sinc".split(), ("own", "double")),
+# How each function is computed where not by libmvec: by the scalar libm, or in vectors here.
+_WAYS: dict[str, str] = {
+    **dict.fromkeys(FUNCTIONS, "libmvec"), "nextafter": "libm", "fmod": "vector",
+    **dict.fromkeys("gamma lgamma digamma polygamma erfinv sinc".split(), "special"),
 }
 
 # Those that libmvec has had from the beginning; the others came with glibc 2.35.
@@ -40,7 +36,7 @@ _OLDEST = "sin cos exp log pow".split()
 _AVX512 = "exp expm1 log log1p sinh cosh tanh asinh acosh atanh pow".split()
 
 SIMD: frozenset[str] = frozenset(
-    name for name, ways in _WAYS.items() if {"libmvec", "vector"} & {*ways})
+    name for name, way in _WAYS.items() if way in ("libmvec", "vector"))
 """The functions that have vector variants."""
 
 # Those that libm computes well, and those computed in the template.
@@ -51,13 +47,28 @@ COMPLEX: frozenset[str] = frozenset(_COMPLEX_LIBM + _COMPLEX_OWN)
 """Base names of the complex functions: `exp` is `elemc_cexp` and `elemc_cexpf`."""
 
 
+DOUBLE, FLOAT, SPECIAL = "elemc_math", "elemc_mathf", "elemc_special"
+
+LIBRARIES: dict[str, str] = {
+    **{f"elemc_c{name}{end}": SPECIAL for name in COMPLEX for end in ("", "f")},
+    **{f"elemc_{name}{end}": SPECIAL if _WAYS[name] == "special" else library
+       for name in FUNCTIONS for end, library in (("", DOUBLE), ("f", FLOAT))},
+}
+"""C function -> name of the library that has it."""
+
+
 @cache
-def source() -> str:
-    """The C of the library; the same on every machine.
+def source(library: str) -> str:
+    """The C of a library; the same on every machine.
 
     It is compiled with `-DELEMC_LIBMVEC=2` where glibc's libmvec is there, with 1 where that is
     older than glibc 2.35, else with 0.
     """
+    special = {n: count for n, count in FUNCTIONS.items() if _WAYS[n] == "special"}
+    if library == SPECIAL:
+        template = environment().get_template("mathlib_special.c.j2")
+        return template.render(functions=special, complexes=_COMPLEX_LIBM)
     template = environment().get_template("mathlib.c.j2")
-    return template.render(functions=FUNCTIONS, ways=_WAYS, oldest=_OLDEST,
-                           avx512=_AVX512, complexes=_COMPLEX_LIBM)
+    return template.render(
+        type="double" if library == DOUBLE else "float", ways=_WAYS, oldest=_OLDEST, avx512=_AVX512,
+        functions={n: count for n, count in FUNCTIONS.items() if n not in special})

@@ -59,8 +59,8 @@ class Plan(NamedTuple):
         Of the arrays of the call it was made for; it serves others too.
     kernel, checksum, entry : str
         The kernel's key in the cache, checksum, and function.
-    math : bool
-        Whether it calls functions of the math library.
+    libraries : tuple of str
+        Those of the math library that it calls.
     code : bytes
         See `fastcall.stream`.
     captured : tuple of int
@@ -77,7 +77,7 @@ class Plan(NamedTuple):
     kernel: str
     checksum: str
     entry: str
-    math: bool
+    libraries: tuple[str, ...]
     code: bytes
     captured: tuple[int, ...]
     dtypes: tuple[str, ...]
@@ -160,7 +160,7 @@ def plan_of(function: Any, closed: Closed, compiled: Compiled, signature: Signat
     if known is None or any(array not in places for array in used):
         return None
     return Plan(shapes(arrays), compiled.kernel.path.parent.name, known, compiled.kernel.entry,
-                compiled.source.math, code, tuple(map(places.index, used)),
+                compiled.source.libraries, code, tuple(map(places.index, used)),
                 tuple(str(o.dtype) for o in closed.graph.outputs),
                 tuple(str(i.dtype) for i in closed.graph.inputs), pickle.dumps(signature))
 

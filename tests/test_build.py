@@ -48,11 +48,11 @@ SCRIPT = f"""\
 import os, sys, warnings
 import numpy as np, numpy.testing
 from elemc import build, build_jobs, mathlib
-mathlib.source = lambda: {MATH!r}
+mathlib.source = lambda library: {MATH!r}
 build_jobs.obtain_all = lambda jobs: None
 def check(number=1):
     text = {KERNEL!r}.replace("NUMBER", str(number))
-    kernel = build.load_kernel(text, "test_kernel", wants=("math",))
+    kernel = build.load_kernel(text, "test_kernel", libraries=("elemc_math",))
     x, z = np.arange(1001.0), np.zeros(1001)
     p = build._ffi.new("char *[2]", [build._ffi.cast("char *", a.ctypes.data) for a in (x, z)])
     null = build._ffi.NULL
@@ -67,7 +67,7 @@ def source(number=1):
 
 
 def load(text):
-    return build.load_kernel(text, "test_kernel", wants=("math",))
+    return build.load_kernel(text, "test_kernel", libraries=("elemc_math",))
 
 
 def evaluate(kernel):
@@ -92,7 +92,7 @@ def root(tmp_path, monkeypatch):
     for name in ("ELEMC_CC", "ELEMC_CFLAGS", "ELEMC_CACHE_SIZE", "ELEMC_FALLBACK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ELEMC_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(mathlib, "source", lambda: MATH)
+    monkeypatch.setattr(mathlib, "source", lambda library: MATH)
     monkeypatch.setattr(build_jobs, "obtain_all", lambda jobs: None)  # nor the call path
     new_process(monkeypatch)
     return tmp_path / "cache"
@@ -251,7 +251,7 @@ def test_own_libraries_are_compiled_at_once(monkeypatch, tmp_path):
         echo begin >> {log}; sleep 0.5; $real "$@"; echo end >> {log}; exit 0;; esac""")
     monkeypatch.setenv("ELEMC_CC", slow)
     monkeypatch.setattr(build_jobs, "obtain_all", OBTAIN_ALL)
-    build._support(build.toolchain(), build.MATH)
+    build._support(build.toolchain(), mathlib.DOUBLE)
     assert log.read_text().split() == ["begin"] * 3 + ["end"] * 3
     assert {entry.name for entry in cache.entries()} == {
         "elemc_math", "elemc_runtime", "elemc_callable"}
@@ -293,7 +293,7 @@ def test_key_holds_machine_and_math_library(monkeypatch):
     monkeypatch.setattr(toolchain, "machine", lambda: "another machine of glibc")
     paths.add(load(source()).path)
     new_process(monkeypatch)
-    monkeypatch.setattr(mathlib, "source", lambda: MATH + "int more;\n")
+    monkeypatch.setattr(mathlib, "source", lambda library: MATH + "int more;\n")
     monkeypatch.setattr(build, "STAMP", "of a package with another math library")
     paths.add(load(source()).path)
     assert len(paths) == 3
@@ -351,7 +351,7 @@ def test_a_damaged_library_never_answers(root):
 
 def test_library_that_does_not_load_is_rebuilt(monkeypatch):
     tool = toolchain.find_toolchain()
-    needs = build._support(tool, build.MATH)
+    needs = build._support(tool, mathlib.DOUBLE)
     key = build_jobs.Job(tool, "test_kernel", source(), (), tool.links, needs).key
 
     def nonsense(work):
@@ -452,7 +452,7 @@ def test_name_that_nobody_defines_is_found_when_loading():
 
 def test_missing_entry():
     with pytest.raises(CompileError, match="no entry"):
-        build.load_kernel(source(), "another_kernel", wants=("math",))
+        build.load_kernel(source(), "another_kernel", libraries=("elemc_math",))
 
 
 def test_compiler_that_vanishes(monkeypatch, tmp_path):

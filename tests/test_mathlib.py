@@ -147,7 +147,7 @@ void single{suffix}_{f}(long n, {c} *out, {arrays}) {{
 @cache
 def loops(bits):
     """The loops over all functions, vectorized with vectors of so many bits."""
-    build._support(build.toolchain(), build.MATH)
+    build._support(build.toolchain(), *sorted({*mathlib.LIBRARIES.values()}))
     text = "".join(
         loop(name, dtype, count, " SIMD" * (name in mathlib.SIMD), "")
         for name, count in mathlib.FUNCTIONS.items() for dtype in DTYPES
