@@ -24,7 +24,7 @@ import numpy as np
 
 from . import cache_dirs, mathlib
 from .errors import CacheWarning, CompileError
-from .templating import PACKAGE, stamp_now
+from .templating import PACKAGE, load_templates, stamp_now
 from .threads import number_of_threads
 from .threads_limits import tell_threadpoolctl
 from .toolchain import Toolchain, find_toolchain
@@ -160,7 +160,7 @@ def _new_support(tool: Toolchain, names: Sequence[str]) -> None:
     if RUNTIME in names:
         with contextlib.suppress(MissingHeaders):  # then there is none
             also = [_extension_job(tool, jobs[0].key, own_source(CALLABLE), CALLABLE_NAME)]
-    obtain_all((*jobs, *also))
+    obtain_all((*jobs, *also), load_templates)
     paths = {}
     for job in jobs:
         library, paths[job.name], _ = _load(job, os.RTLD_NOW | os.RTLD_GLOBAL)

@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -99,13 +99,15 @@ def obtain(job: Job) -> tuple[Path, bool]:
     return cache.store(key, lambda work: _compile(job, work)), False
 
 
-def obtain_all(jobs: Sequence[Job]) -> None:
+def obtain_all(jobs: Sequence[Job], meanwhile: Callable[[], None]) -> None:
     """Compile what is missing of several jobs at once; what fails says so when it is loaded."""
     with contextlib.suppress(RuntimeError):  # no more threads: loading compiles one by one
-        from concurrent.futures import ThreadPoolExecutor, wait
+        from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(len(jobs)) as pool:
-            wait([pool.submit(obtain, job) for job in jobs])
+            for job in jobs:
+                pool.submit(obtain, job)
+            meanwhile()
 
 
 def _compile(job: Job, work: Path) -> dict[str, object]:

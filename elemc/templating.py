@@ -80,3 +80,11 @@ def environment() -> Environment:
     )
     env.globals.update(zip=zip, len=len)
     return env
+
+
+def load_templates() -> None:
+    """Load all that kernels are laid out by, which Jinja takes long to compile the first time."""
+    env = environment()
+    for name in env.list_templates():
+        if not name.startswith("mathlib"):
+            env.get_template(name)

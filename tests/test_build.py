@@ -49,7 +49,7 @@ import os, sys, warnings
 import numpy as np, numpy.testing
 from elemc import build, build_jobs, mathlib
 mathlib.source = lambda library: {MATH!r}
-build_jobs.obtain_all = lambda jobs: None
+build_jobs.obtain_all = lambda jobs, meanwhile: None
 def check(number=1):
     text = {KERNEL!r}.replace("NUMBER", str(number))
     kernel = build.load_kernel(text, "test_kernel", libraries=("elemc_math",))
@@ -93,7 +93,7 @@ def root(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ELEMC_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(mathlib, "source", lambda library: MATH)
-    monkeypatch.setattr(build_jobs, "obtain_all", lambda jobs: None)  # nor the call path
+    monkeypatch.setattr(build_jobs, "obtain_all", lambda jobs, meanwhile: None)  # nor the call path
     new_process(monkeypatch)
     return tmp_path / "cache"
 
