@@ -1086,6 +1086,9 @@ typedef struct {
   PyObject_HEAD
   vectorcallfunc vectorcall;
   PyObject *known; /* dict: the kinds as bytes -> (function, values of the other arguments) */
+  PyObject *latest; /* what is known for the kinds of the latest call, or NULL: */
+  Py_ssize_t count;
+  uint16_t kinds[OPERANDS];
 } Dispatcher;
 
 static PyTypeObject DispatcherType;
@@ -1109,13 +1112,32 @@ static uint16_t kind_of(PyObject *value) {
   return 0;
 }
 
-/* The kinds of arguments as bytes; NULL, without an error, if Python has to look at them. */
-static PyObject *kinds_of(PyObject *const *args, Py_ssize_t nargs) {
-  uint16_t kinds[OPERANDS];
-  if (nargs > OPERANDS) return NULL;
+/* The kinds of arguments; 0 if Python has to look at them. */
+static int kinds_of(PyObject *const *args, Py_ssize_t nargs, uint16_t *kinds) {
+  if (nargs > OPERANDS) return 0;
   for (Py_ssize_t k = 0; k < nargs; k++)
-    if ((kinds[k] = kind_of(args[k])) == 0) return NULL;
-  return PyBytes_FromStringAndSize((char *)kinds, nargs * (Py_ssize_t)sizeof *kinds);
+    if ((kinds[k] = kind_of(args[k])) == 0) return 0;
+  return 1;
+}
+
+static PyObject *key_of(const uint16_t *kinds, Py_ssize_t count) {
+  return PyBytes_FromStringAndSize((char *)kinds, count * (Py_ssize_t)sizeof *kinds);
+}
+
+/* What is known for arguments of these kinds, a new reference; NULL, without an error, if nothing. */
+static PyObject *lookup(Dispatcher *self, PyObject *const *args, Py_ssize_t nargs) {
+  uint16_t kinds[OPERANDS];
+  if (!kinds_of(args, nargs, kinds)) return NULL;
+  size_t bytes = (size_t)nargs * sizeof *kinds;
+  if (self->latest == NULL || self->count != nargs || memcmp(self->kinds, kinds, bytes) != 0) {
+    PyObject *key = key_of(kinds, nargs);
+    if (key == NULL) return NULL;
+    self->latest = PyDict_GetItemWithError(self->known, key);
+    self->count = nargs;
+    memcpy(self->kinds, kinds, bytes);
+    Py_DECREF(key);
+  }
+  return Py_XNewRef(self->latest);
 }
 
 /* Whether all keywords are those of every function, and none is an argument's name. */
@@ -1144,12 +1166,8 @@ static PyObject *forward(PyObject *found, PyObject *const *args, Py_ssize_t narg
 
 static PyObject *dispatch(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names) {
   Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
-  PyObject *kinds = only_common(names) ? kinds_of(args, nargs) : NULL;
-  if (kinds == NULL) return PyErr_Occurred() ? NULL : call_python(self, args, nargs, names);
-  PyObject *found = PyDict_GetItemWithError(((Dispatcher *)self)->known, kinds);
-  Py_DECREF(kinds);
+  PyObject *found = only_common(names) ? lookup((Dispatcher *)self, args, nargs) : NULL;
   if (found == NULL) return PyErr_Occurred() ? NULL : call_python(self, args, nargs, names);
-  Py_INCREF(found);
   PyObject *result = forward(found, args, nargs, names);
   Py_DECREF(found);
   return result;
@@ -1160,15 +1178,18 @@ PyDoc_STRVAR(remember_doc, "_remember(args, function, rest): calls like f(*args)
 
 static PyObject *remember(PyObject *self, PyObject *args) {
   PyObject *given, *function, *rest;
+  uint16_t kinds[OPERANDS];
   if (!PyArg_ParseTuple(args, "O!OO!", &PyTuple_Type, &given, &function, &PyTuple_Type, &rest))
     return NULL;
-  PyObject *kinds = PyTuple_GET_SIZE(rest) > OPERANDS
-                        ? NULL
-                        : kinds_of(PySequence_Fast_ITEMS(given), PyTuple_GET_SIZE(given));
-  if (kinds == NULL) return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
-  PyObject *found = PyTuple_Pack(2, function, rest);
-  int status = found == NULL ? -1 : PyDict_SetItem(((Dispatcher *)self)->known, kinds, found);
-  Py_DECREF(kinds);
+  Py_ssize_t count = PyTuple_GET_SIZE(given);
+  if (PyTuple_GET_SIZE(rest) > OPERANDS || !kinds_of(PySequence_Fast_ITEMS(given), count, kinds))
+    return Py_NewRef(Py_None);
+  PyObject *key = key_of(kinds, count), *found = PyTuple_Pack(2, function, rest);
+  ((Dispatcher *)self)->latest = NULL; /* what it was may be replaced */
+  int status = key == NULL || found == NULL
+                   ? -1
+                   : PyDict_SetItem(((Dispatcher *)self)->known, key, found);
+  Py_XDECREF(key);
   Py_XDECREF(found);
   return status < 0 ? NULL : Py_NewRef(Py_None);
 }
@@ -1189,6 +1210,7 @@ static int traverse_dispatcher(PyObject *self, visitproc visit, void *arg) {
 }
 
 static int clear_dispatcher(PyObject *self) {
+  ((Dispatcher *)self)->latest = NULL;
   if (((Dispatcher *)self)->known != NULL) PyDict_Clear(((Dispatcher *)self)->known);
   return 0;
 }
