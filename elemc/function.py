@@ -331,15 +331,26 @@ class Function:
         if compiled is None:
             from . import compiler
 
-            with self._lock:
-                spec, kernel, source = compiler.source_of(closed, signature)
-                same = (source.text, source.bindings)
-                compiled = self._compiled.get(same)
-                if compiled is None:
-                    compiled = self._compiled[same] = compiler.load(
-                        spec, kernel, source, self.contract, self.reassociate)
-                self._by_signature[key] = compiled
+            spec, kernel, source = compiler.source_of(closed, signature)
+            same = (source.text, source.bindings)
+            compiled = self._compiled.get(same) or self._compiled.setdefault(same, compiler.load(
+                spec, kernel, source, self.contract, self.reassociate))
+            self._by_signature[key] = compiled
         return compiled
+
+    def prepare(self, *calls: Sequence[Any]) -> None:
+        """Compile the kernels of several calls at once, as many side by side as there are CPUs.
+
+        Parameters
+        ----------
+        *calls : tuple of array_like
+            The arguments of each: `f.prepare((x, y), (x.T, y))`. Values do not count, so
+            `np.empty(shape)` will do. Errors are those of the calls.
+        """
+        from .prepare import check_calls, prepare
+
+        check_calls(self.name, calls)
+        prepare([(self, args) for args in calls])
 
     def dump(self, *arrays: Any, stage: str = "c") -> str:
         """The text of one stage: graph, nest, c, asm or vectorization.
