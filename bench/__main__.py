@@ -37,40 +37,47 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
                         help="workloads (default), the cost of calls and of starting, first "
                         "calls beside others', the functions of the math library, or "
                         "expressions against NumPy")
-    parser.add_argument("--workloads", metavar="A,B", help="default: all, see --list")
-    parser.add_argument("--sizes", default="8,100k,8M",
-                        help="elements (default: %(default)s); beyond 8M, such as 32M, only rows "
-                        "that memory bounds")
-    parser.add_argument("--dtype", default="float64", metavar="A,B",
-                        help="float32, float64 or both (default: %(default)s)")
-    parser.add_argument("--calls", default="natural,given",
-                        help="how: natural (the result is dropped before the next call), kept (the "
-                        "last four results are kept), given (out=); default: %(default)s")
-    parser.add_argument("--contestants", metavar="A,B",
-                        help="default: all that are installed; without --verdict, all but "
-                        "torch_compile")
-    parser.add_argument("--base", default="elemc", help="whose time is 1 (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=1, help="default: %(default)s")
-    parser.add_argument("--rounds", type=int, default=15, help="default: %(default)s")
-    parser.add_argument("--quick", action="store_true", help="5 rounds, no 8M")
-    parser.add_argument("--sweep", action="store_true",
-                        help="random cases against NumPy and plain C loops, instead of workloads")
-    parser.add_argument("--cases", type=int, default=200,
-                        help="how many the sweep has (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0,
-                        help="what they are drawn from (default: %(default)s)")
-    parser.add_argument("--only", type=int, metavar="K",
-                        help="case K of the sweep alone, with both C sources")
-    parser.add_argument("--json", metavar="FILE", help="write all samples")
-    parser.add_argument("--verdict", action="store_true",
-                        help="of each row only the best peer, and whether elemc is ahead of it")
-    parser.add_argument("--plot", metavar="FILE", help="draw the ratios")
-    parser.add_argument("--list", action="store_true", help="list the workloads and stop")
+    every = parser.add_argument_group("of every command")
+    every.add_argument("--rounds", type=int, default=15, help="default: %(default)s")
+    every.add_argument("--threads", type=int, default=1, help="default: %(default)s")
+    every.add_argument("--json", metavar="FILE", help="write all samples")
+    some = parser.add_argument_group("of workloads; contestants and workloads of first, too, "
+                                     "dtypes of functions, dtypes and sizes of survey, "
+                                     "the largest size of the sweep")
+    some.add_argument("--workloads", metavar="A,B", help="default: all, see --list")
+    some.add_argument("--contestants", metavar="A,B",
+                      help="default: all that are installed; without --verdict, all but "
+                      "torch_compile")
+    some.add_argument("--sizes", default="8,100k,8M",
+                      help="elements (default: %(default)s); beyond 8M, such as 32M, only rows "
+                      "that memory bounds")
+    some.add_argument("--dtype", metavar="A,B",
+                      help="float32, float64 or both (default: float64, of functions both)")
+    some.add_argument("--calls", default="natural,given",
+                      help="how: natural (the result is dropped before the next call), kept (the "
+                      "last four results are kept), given (out=); default: %(default)s")
+    some.add_argument("--base", default="elemc", help="whose time is 1 (default: %(default)s)")
+    some.add_argument("--quick", action="store_true", help="5 rounds, no 8M")
+    some.add_argument("--verdict", action="store_true",
+                      help="of each row only the best peer, and whether elemc is ahead of it")
+    some.add_argument("--plot", metavar="FILE", help="draw the ratios")
+    some.add_argument("--list", action="store_true", help="list the workloads and stop")
+    cases = parser.add_argument_group("of the sweep")
+    cases.add_argument("--sweep", action="store_true",
+                       help="random cases against NumPy and plain C loops, instead of workloads")
+    cases.add_argument("--cases", type=int, default=200,
+                       help="how many the sweep has (default: %(default)s)")
+    cases.add_argument("--seed", type=int, default=0,
+                       help="what they are drawn from (default: %(default)s)")
+    cases.add_argument("--only", type=int, metavar="K",
+                       help="case K of the sweep alone, with both C sources")
     options = parser.parse_args(argv)
     try:
         options.sizes = [size(text) for text in options.sizes.split(",")]
     except ValueError:
         parser.error(f"--sizes {options.sizes}: expected numbers as in 8,100k,8M")
+    if options.dtype is None:
+        options.dtype = "float64,float32" if options.what == "functions" else "float64"
     for option, values in (("calls", ("natural", "kept", "given")),
                            ("dtype", ("float32", "float64"))):
         names = getattr(options, option).split(",")
@@ -191,7 +198,7 @@ def functions(options: argparse.Namespace) -> int:
 
     print(f"{'':<10}{'dtype':<10}{'elemc':>8}{'plain C':>10}   ratio [95 % interval]")
     rows = []
-    for name, dtype, ours, theirs, ratio in times(options.rounds):
+    for name, dtype, ours, theirs, ratio in times(options.dtype, options.rounds):
         print(f"{name:<10}{dtype:<10}{ours:8.3f}{theirs:10.3f} ns{ratio.median:6.2f} "
               f"[{ratio.low:.2f}, {ratio.high:.2f}]", flush=True)
         rows.append({"function": name, "dtype": dtype, "elemc": ours, "plain_c": theirs})

