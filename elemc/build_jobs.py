@@ -9,13 +9,14 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from . import cache
 from .errors import CompileError
+from .records import dataclass
 from .toolchain import Toolchain, run
 
 FULL = ("No space left on device", "Disk quota exceeded")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -45,6 +44,7 @@ from .graph import (
 from .graph_gradients import Custom, SumTo
 from .graph_promotion import promotion_types
 from .maps import align
+from .records import dataclass
 
 ORDERS = ("c", "f")
 SUM: Any = ACCUMULATORS["sum"]

@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
@@ -28,6 +28,7 @@ from .graph import Accumulate, Cast, Graph, Node
 from .maps import Extents, extents_of
 from .nest import Kernel, Write, statements, values_of
 from .order import HEAVY
+from .records import dataclass
 from .schedule import schedule
 from .simplify import simplify
 from .specialize import Signature, specialize

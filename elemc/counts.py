@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,6 +31,7 @@ from .nest import (
     values_of,
 )
 from .order import cost
+from .records import dataclass
 from .values import Access, Affine, Load, Op, walk
 from .work import CUT
 

@@ -8,11 +8,11 @@ that is 0 or 1.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 import numpy as np
 
 from .errors import ArgumentError, DtypeError
+from .records import dataclass
 
 
 @dataclass(frozen=True)

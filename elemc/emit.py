@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from .nest import (
     Phase,
     statements,
 )
+from .records import dataclass
 from .statements import Statements
 from .templating import environment
 from .values import BLOCK

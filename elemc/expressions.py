@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from .nest import (
     Statement,
     bodies,
 )
+from .records import dataclass
 from .values import (
     Access,
     Affine,

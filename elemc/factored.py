@@ -14,8 +14,8 @@ that was not lost before; `x - mean` stays one.  And only outermost factors are 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
+from .records import dataclass
 from .values import Fold, Op, Value, walk
 
 # What may be moved out, and as what it is put back: of a sum there is one, and it is divided.

@@ -15,7 +15,6 @@ import contextlib
 import functools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,6 +45,7 @@ from .graph import (
 from .graph_gradients import Custom, Exactly, Result, Scatter, SumTo
 from .maps import extents_of
 from .ops import PLACE
+from .records import dataclass
 from .rules import Ratio, ask, rule_of
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ from .graph import (
 )
 from .graph_gradients import Custom, Result
 from .portable import substitute
+from .records import dataclass
 
 BOOL = np.dtype(bool)
 PullBack = Callable[[Sequence[Node], Sequence[Any], Iterable[Node]], list[Any]]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+
+from .records import dataclass
 
 STEP = 4  # elements between neighbours that compilers load and rearrange; as in callable.c
 

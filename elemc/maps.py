@@ -12,7 +12,7 @@ the bit string that picks a specialization::
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from .errors import ShapeError
@@ -38,6 +38,7 @@ from .graph import (
     source_of,
 )
 from .graph_gradients import Custom, Exactly, Result, Scatter, SumTo
+from .records import dataclass
 
 
 def align(node: Node, ndim: int, order: str) -> Node:

@@ -24,11 +24,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from .layout import Operand
+from .records import dataclass
 from .values import Access, Fold, Literal, Load, Op, Place, Value, inline, walk
 
 ROWS = 64  # rows between two steps of their tree

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from .layout import Operand
+from .records import dataclass
 from .refold import loads_of, memory_order, order_in_memory
 from .values import (
     BLOCK,

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from .errors import ArgumentError, ShapeError, UnsupportedError
 from .graph import Const
 from .ops import SECH, TIED
 from .ops_base import row
+from .records import dataclass
 
 Rule = Callable[..., tuple[Any, ...]]
 

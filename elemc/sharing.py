@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from .layout import Operand
 from .order import Root, next_axis, remaining
+from .records import dataclass
 from .values import ZERO, Access, At, Fold, Load, Scan, Store, Value, walk
 
 

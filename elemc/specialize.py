@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from .layout import Layout, Operand
 from .lower import Lowering
 from .maps import Extents
 from .reads import Env
+from .records import dataclass
 from .refold import refold
 from .values import (
     BLOCK,

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -37,6 +36,7 @@ from .graph import (
     Scan,
 )
 from .graph_gradients import Scatter, SumTo
+from .records import dataclass
 
 SLAB = 2**20  # bytes: the least --block, what a good plan needs, and about what a chunk takes
 LONGEST_CHUNK = 65536

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from .graph import Apply, Cast, Const, Graph
 from .graph_gradients import Result
 from .layout import Operand
 from .ops import INTEGRAL, OPS
+from .records import dataclass
 
 SELECT = OPS["where"]
 SHORT = 16  # elements of a row that are so few that their number is worth knowing

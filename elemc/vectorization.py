@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from . import build_listing
+from .records import dataclass
 from .toolchain import find_toolchain
 
 LOOP = re.compile(r"\s*(if \(.*\) )?((INDEPENDENT|UNROLL|ROLLED) )*(for|while) \(")
