@@ -41,9 +41,9 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     every.add_argument("--rounds", type=int, default=15, help="default: %(default)s")
     every.add_argument("--threads", type=int, default=1, help="default: %(default)s")
     every.add_argument("--json", metavar="FILE", help="write all samples")
-    some = parser.add_argument_group("of workloads; contestants and workloads of first, too, "
-                                     "dtypes of functions, dtypes and sizes of survey, "
-                                     "the largest size of the sweep")
+    some = parser.add_argument_group(
+        "of workloads", "And --contestants and --workloads of first, --dtype of functions, "
+        "--dtype and --sizes of survey, the largest of --sizes of the sweep.")
     some.add_argument("--workloads", metavar="A,B", help="default: all, see --list")
     some.add_argument("--contestants", metavar="A,B",
                       help="default: all that are installed; without --verdict, all but "

@@ -333,24 +333,22 @@ class Function:
 
             spec, kernel, source = compiler.source_of(closed, signature)
             same = (source.text, source.bindings)
-            compiled = self._compiled.get(same) or self._compiled.setdefault(same, compiler.load(
-                spec, kernel, source, self.contract, self.reassociate))
+            compiled = self._compiled.get(same)
+            if compiled is None:
+                compiled = self._compiled.setdefault(same, compiler.load(
+                    spec, kernel, source, self.contract, self.reassociate))
             self._by_signature[key] = compiled
         return compiled
 
-    def prepare(self, *calls: Sequence[Any]) -> None:
-        """Compile the kernels of several calls at once, as many side by side as there are CPUs.
+    def prepare(self, *calls: tuple[Any, ...]) -> None:
+        """Compile the kernels of several calls, as many side by side as there are CPUs.
 
-        Parameters
-        ----------
-        *calls : tuple of array_like
-            The arguments of each: `f.prepare((x, y), (x.T, y))`. Values do not count, so
-            `np.empty(shape)` will do. Errors are those of the calls.
+        A call is a tuple of its arguments: `f.prepare((x, y), (x.T, y))`. Shapes count, values do
+        not: `np.empty(shape)` will do. Calls with `where=` or `req=` have kernels of their own.
         """
-        from .prepare import check_calls, prepare
+        from .prepare import prepare
 
-        check_calls(self.name, calls)
-        prepare([(self, args) for args in calls])
+        prepare(self.name, lambda args: (self, args), calls)
 
     def dump(self, *arrays: Any, stage: str = "c") -> str:
         """The text of one stage: graph, nest, c, asm or vectorization.
@@ -390,6 +388,7 @@ class Function:
         given = [array_of(self.name, i, a) for i, a in zip(self.graph.inputs, full, strict=True)]
         closed = self.close(tuple(i.dtype or dtype_of(a.dtype) for i, a in
                                   zip(self.graph.inputs, given, strict=True)))
+        check_numbers(self.name, closed, given)
         sizes = sizes_of(self.name, closed, given)
         ins = [*given, *(c.array.data for c in closed.graph.captured)]
         return closed, signature_of(closed, sizes, ins, (None,) * self.nout, ("write",) * self.nout)

@@ -263,6 +263,8 @@ class PerTypes:
         function, arrays = self.traced(args, named)
         return function.dump(*arrays, stage=stage)
 
+    prepare = TracedFunction.prepare
+
     def profile(self, *args: Any, repeats: int = 20, **named: Any) -> Any:
         """Measure the kernel of a call with these arguments; see `Function.profile`."""
         function, arrays = self.traced(args, named)

@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .arguments import arguments_of
+from .array import Array
 from .errors import ArgumentError
 from .threads import cpus
 
 
-def check_calls(name: str, calls: Sequence[Any]) -> None:
-    """Every call is a tuple of arguments; an array alone would be taken for its rows."""
-    for call in calls:
-        if not isinstance(call, (tuple, list)):
-            raise ArgumentError(f"{name}.prepare takes a tuple of arguments for each call, as in "
-                                f"{name}.prepare((x, y), (x.T, y)), not {type(call).__name__}")
+def prepare(name: str, traced: Callable[[tuple[Any, ...]], tuple[Any, Sequence[Any]]],
+            calls: Sequence[tuple[Any, ...]]) -> None:
+    """Compile what calls need; see `Function.prepare`.
 
-
-def prepare(calls: Sequence[tuple[Any, Sequence[Any]]]) -> None:
-    """Compile what calls of functions need; see `Function.prepare`.
+    `traced` gives the function for arguments, and those of them that are arrays.
 
     Each kernel is a process of the C compiler: those share what CPUs there are, where one file of C
     for all keeps one busy, and every kernel has its own place in the cache, where whoever needs it
     alone finds it.  (Four softmaxes on two CPUs: 0.6 s so, 1.0 s in one file or one by one.)
     """
+    for call in calls:
+        if not isinstance(call, tuple):  # an array would be taken for its rows
+            raise ArgumentError(f"{name}.prepare takes a tuple of arguments for each call, as in "
+                                f"{name}.prepare((x, y), (x.T, y)), not {type(call).__name__}")
+    meant = [traced(args) for args in calls]
+    if meant and not meant[0][0]._has_compiler():
+        return  # the interpreter needs none
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(cpus()) as pool:
-        for begun in [pool.submit(_compile, function, args) for function, args in calls]:
-            begun.result()
+    with contextlib.suppress(RuntimeError):  # no more threads: one by one, then
+        with ThreadPoolExecutor(cpus()) as pool:
+            for function, args in meant:
+                pool.submit(_compile, function, args)
+    for function, args in meant:
+        _compile(function, args)  # it is there, or says what is wrong
 
 
 def _compile(function: Any, args: Sequence[Any]) -> None:
     full = arguments_of(function.name, function.graph.inputs, tuple(args), {})
+    if any(isinstance(a, Array) for a in full):
+        return  # such a call gives an expression
     own = function._for_numbers(full)
-    closed, signature = own.example(full)
-    if own._has_compiler():
-        own.specialize(closed, signature)
+    own.specialize(*own.example(full))

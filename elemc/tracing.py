@@ -143,12 +143,11 @@ class TracedFunction:
         function, arrays = self.traced(args, named)
         return function.dump(*arrays, stage=stage)
 
-    def prepare(self, *calls: Sequence[Any]) -> None:
-        """Trace and compile for several calls at once; see `Function.prepare`."""
-        from .prepare import check_calls, prepare
+    def prepare(self: Any, *calls: tuple[Any, ...], **named: Any) -> None:
+        """Trace and compile for several calls, all with `named`; see `Function.prepare`."""
+        from .prepare import prepare
 
-        check_calls(self.name, calls)
-        prepare([self.traced(tuple(args), {}) for args in calls])
+        prepare(self.__name__, lambda args: self.traced(args, named), calls)
 
     def profile(self, *args: Any, repeats: int = 20, **named: Any) -> Any:
         """Measure the kernel of a call with these arguments; see `Function.profile`."""
