@@ -81,7 +81,6 @@ def test_the_error_of_a_call():
     with pytest.raises(ArgumentError, match="not list"):
         f.prepare([(X,), (X.T,)])
     with pytest.raises(DtypeError, match="300 does not fit"):
-        f.prepare((np.ones((2, 3), np.int8),), (np.ones((2, 3), np.int8), 2), (X, 2))
         ec.compile(lambda a, k: a * k).prepare((np.ones((2, 3), np.int8), 300))
     g = ec.function([x := ec.matrix("x"), y := ec.matrix("y")], x + y, name="g")
     with pytest.raises(ShapeError, match="g"):
