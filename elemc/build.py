@@ -43,10 +43,11 @@ ENTRY_C = (
 
 # functions of runtime.c
 USE_THREADS_C = "void elemc_use_threads(int count)"
-MEASURE_C = "double elemc_measure(void)"
-USE_PACE_C = "void elemc_use_pace(double factor)"
+MEASURE_PACE_C = "double elemc_measure_pace(void)"
+MEASURE_PAGES_C = "int64_t elemc_measure_pages(void)"
+USE_MACHINE_C = "void elemc_use_machine(double pace, int64_t pages)"
 PACE_C = "double elemc_pace(void)"
-TYPICAL = 0.45  # what elemc_measure gives on the machines that the estimates of work are from
+TYPICAL = 0.45  # the pace measured on the machines that the estimates of work are from
 KEEP_C = "void elemc_keep_at_most(int64_t bytes)"
 
 UNMAPPABLE = ("failed to map", "Operation not permitted", "Permission denied")
@@ -190,21 +191,27 @@ def _hold(tool: Toolchain, name: str, key: str, library: Any) -> None:
     _loaded.support[tool.identity][name] = key, library
     if name == RUNTIME:
         runtime_function(USE_THREADS_C)(number_of_threads())
-        runtime_function(USE_PACE_C)(_pace(tool))
+        runtime_function(USE_MACHINE_C)(*measured(tool))
         runtime_function(KEEP_C)(cache_dirs.bytes_of("ELEMC_RECYCLE", -1))
 
 
-def _pace(tool: Toolchain) -> float:
-    """How much longer work takes here than where its estimates are from: measured once."""
-    key = cache_dirs.key_of("pace", tool.identity)
+def measured(tool: Toolchain) -> tuple[float, int]:
+    """What kernels and their callers have to know of this machine, measured once.
+
+    How much longer work takes than where its estimates are from, and from how many pages to ask
+    for data in turns.
+    """
+    key = cache_dirs.key_of("machine", tool.identity)
     known = cache_dirs.note(key)
     if known is None:
-        measured = runtime_function(MEASURE_C)() / TYPICAL
-        if not measured:
-            return 1.0  # there was no memory; another process will know
-        known = {"pace": min(max(measured, 1 / 4), 4)}  # the machine may be busy with other things
+        pace = runtime_function(MEASURE_PACE_C)() / TYPICAL
+        pages = runtime_function(MEASURE_PAGES_C)()
+        if not pace or not pages:
+            return 1.0, 1  # there was no memory; another process will know
+        pace = min(max(pace, 1 / 4), 4)  # the machine may be busy with other things
+        known = {"pace": pace, "pages": pages}
         cache_dirs.save_note(key, known)
-    return float(known["pace"])
+    return float(known["pace"]), int(known["pages"])
 
 
 def own_source(file: str) -> str:

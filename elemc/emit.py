@@ -229,9 +229,10 @@ MACROS = {
     "FETCH": "#define FETCH(from) __builtin_prefetch(from)",
     "NEXT": "#define NEXT(row, step) ((row) < 4 * AHEAD ? (step) : AHEAD) /* in the next row */",
     "FETCH_PAGES": """\
-/* What lies 32 KiB ahead, in turns from 8 pages: one stream does not keep the memory busy. */
-#define FETCH_PAGES(from) __builtin_prefetch((from) + 32768 - ((int64_t)(from) & 32767) \\
-  + (((int64_t)(from) >> 6 & 7) << 12) + (((int64_t)(from) >> 9 & 63) << 6), 0, 2)""",
+/* What lies 8 KiB ahead; 32 KiB, in turns from 8 pages, if one stream leaves the memory idle. */
+#define FETCH_PAGES(from) if (tune[0] == 1) __builtin_prefetch((from) + 8192); else \\
+  __builtin_prefetch((from) + 32768 - ((int64_t)(from) & 32767) \\
+    + (((int64_t)(from) >> 6 & 7) << 12) + (((int64_t)(from) >> 9 & 63) << 6), 0, 2)""",
     "FETCH_LINE": "#define FETCH_LINE(fetch, from, bytes) "
                   "for (int64_t k = 0; k < (bytes); k += 64) fetch((from) + k)",
     "LEVELS": "#define LEVELS(parts) (64 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */",

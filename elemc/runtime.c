@@ -225,6 +225,9 @@ void elemc_memory(int64_t facts[4]) {
 typedef int (*Kernel)(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
                       const int64_t *n, const int64_t *tune, char *const *w);
 
+/* What kernels are told of the machine: from how many pages to ask for data, in turns. */
+int64_t elemc_tune[1] = {1};
+
 typedef struct {
   Kernel kernel;
   int64_t phase, length, piece; /* piece: indices of the parallel axis */
@@ -280,7 +283,7 @@ static void work(Job *job, int thread) {
     int64_t begin = atomic_fetch_add(&job->next, job->piece);
     if (begin >= job->length) break;
     int64_t end = job->length - begin > job->piece ? begin + job->piece : job->length;
-    status |= job->kernel(job->phase, begin, end, job->p, job->s, job->n, NULL,
+    status |= job->kernel(job->phase, begin, end, job->p, job->s, job->n, elemc_tune,
                           job->w + thread * job->buffers);
   }
 #if defined __x86_64__
@@ -362,7 +365,7 @@ int elemc_run(Kernel kernel, int64_t phase, int64_t length, int64_t least, doubl
   int worth = elemc_threads(nanoseconds);
   if (threads > worth) threads = worth;
   if (threads < 2 || length <= least || pthread_mutex_trylock(&pool.busy) != 0)
-    return kernel(phase, 0, length, p, s, n, NULL, w);
+    return kernel(phase, 0, length, p, s, n, elemc_tune, w);
   int64_t piece = piece_of(length, nanoseconds, threads);
   if (piece < least) piece = least;
   Job job = {.kernel = kernel, .phase = phase, .length = length, .piece = piece,
@@ -387,7 +390,7 @@ int elemc_run(Kernel kernel, int64_t phase, int64_t length, int64_t least, doubl
   return job.status;
 }
 
-/* -- pace --------------------------------------------------------------------------------------- */
+/* -- the machine, measured ---------------------------------------------------------------------- */
 
 /* Nanoseconds of an element of a[i] = b[i] + 2 * c[i], over n of them; the best of some passes. */
 static double pace_of(double *a, int64_t n, int passes) {
@@ -405,7 +408,7 @@ static double pace_of(double *a, int64_t n, int passes) {
 
 /* The same of this machine: the geometric mean of its second cache and what lies behind it; 0 if
  * there is no memory to find out. */
-double elemc_measure(void) {
+double elemc_measure_pace(void) {
   enum { NEAR = 1 << 13, FAR = 1 << 20 };
   double *a = malloc(3 * FAR * sizeof *a);
   if (a == NULL) return 0;
@@ -415,9 +418,47 @@ double elemc_measure(void) {
   return mean;
 }
 
+/* Nanoseconds of a sum of what asks for data from `pages` pages, as kernels do. */
+static int64_t sum_ahead(const char *a, int64_t bytes, int64_t pages) {
+  typedef int64_t Line __attribute__((vector_size(64)));
+  Line sum = {0};
+  const int64_t start = nanoseconds();
+  for (const char *from = a, *end = a + bytes; from < end; from += sizeof sum) {
+    const int64_t line = (int64_t)from >> 6;
+    if (pages > 1)
+      __builtin_prefetch((const char *)(((line >> 9) + 1) << 15) + ((line & 7) << 12) +
+                         ((line >> 3 & 63) << 6), 0, 2);
+    else
+      __builtin_prefetch(from + 8192);
+    sum += *(const Line *)from;
+  }
+  __asm__ volatile("" : : "r"(&sum) : "memory"); /* it is wanted */
+  return nanoseconds() - start;
+}
+
+/* Whether memory is read faster in one stream, 1, or from 8 pages in turns, 8; 0 if there is no
+ * memory to find out. */
+int64_t elemc_measure_pages(void) {
+  enum { BYTES = 12 * HUGE_PAGE };
+  char *a = map_pages(BYTES);
+  if (a == NULL) return 0;
+  memset(a, 1, BYTES);
+  int64_t one = INT64_MAX, eight = INT64_MAX;
+  for (int k = 0; k < 5; k++) {
+    const int64_t taken = sum_ahead(a, BYTES, 1), turns = sum_ahead(a, BYTES, 8);
+    one = taken < one ? taken : one;
+    eight = turns < eight ? turns : eight;
+  }
+  munmap(a, BYTES);
+  return eight < one ? 8 : 1;
+}
+
 static double slower = 1; /* than work is estimated to be, on this machine */
 
-void elemc_use_pace(double factor) { slower = factor; }
+void elemc_use_machine(double pace, int64_t pages) {
+  slower = pace;
+  elemc_tune[0] = pages;
+}
 
 double elemc_pace(void) { return slower; }
 

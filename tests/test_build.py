@@ -267,24 +267,27 @@ def test_the_math_library_waits_for_a_kernel_that_calls_it(monkeypatch):
     assert "elemc_math" in {entry.name for entry in cache.entries()}
 
 
-def test_a_machine_without_memory_has_a_usual_pace(monkeypatch):
+@pytest.mark.parametrize("missing", [build.MEASURE_PACE_C, build.MEASURE_PAGES_C])
+def test_a_machine_without_memory_is_measured_later(monkeypatch, missing):
     real = build.runtime_function
     monkeypatch.setattr(build, "runtime_function", lambda prototype: (
-        lambda: 0.0) if prototype == build.MEASURE_C else real(prototype))
+        lambda: 0) if prototype == missing else real(prototype))
     build._support(build.toolchain())
     assert real(build.PACE_C)() == 1
-    assert cache_dirs.note(cache_dirs.key_of("pace", build.toolchain().identity)) is None
+    assert cache_dirs.note(cache_dirs.key_of("machine", build.toolchain().identity)) is None
 
 
-def test_the_pace_of_a_machine_is_measured_once(monkeypatch):
+def test_a_machine_is_measured_once(monkeypatch):
+    tool = build.toolchain()
     pace = build.runtime_function(build.PACE_C)()
-    assert 1 / 4 <= pace <= 4
+    found = build.measured(tool)
+    assert found[0] == pace and 1 / 4 <= pace <= 4 and found[1] in (1, 8)
     new_process(monkeypatch)
-    monkeypatch.setattr(build, "MEASURE_C", "double nobody_measures(void)")
-    assert build.runtime_function(build.PACE_C)() == pace
-    cache_dirs.save_note(cache_dirs.key_of("pace", build.toolchain().identity), {"pace": 3.0})
+    monkeypatch.setattr(build, "MEASURE_PACE_C", "double nobody_measures(void)")
+    assert build.runtime_function(build.PACE_C)() == pace and build.measured(tool) == found
+    cache_dirs.save_note(cache_dirs.key_of("machine", tool.identity), {"pace": 3.0, "pages": 8})
     new_process(monkeypatch)
-    assert build.runtime_function(build.PACE_C)() == 3
+    assert build.runtime_function(build.PACE_C)() == 3 and build.measured(tool) == (3, 8)
 
 
 def test_key_holds_machine_and_math_library(monkeypatch):
