@@ -45,7 +45,7 @@ ENTRY_C = (
 USE_THREADS_C = "void elemc_use_threads(int count)"
 MEASURE_PACE_C = "double elemc_measure_pace(void)"
 MEASURE_PAGES_C = "int64_t elemc_measure_pages(void)"
-USE_MACHINE_C = "void elemc_use_machine(double pace, int64_t pages)"
+USE_PACE_C = "void elemc_use_pace(double factor)"
 PACE_C = "double elemc_pace(void)"
 TYPICAL = 0.45  # the pace measured on the machines that the estimates of work are from
 KEEP_C = "void elemc_keep_at_most(int64_t bytes)"
@@ -127,7 +127,7 @@ def _load_kernel(tool: Toolchain, source: str, entry: str, flags: tuple[str, ...
 
     needs = _support(tool, *libraries)
     start = time.perf_counter()
-    job = Job(tool, entry, source, flags, tool.links, needs)
+    job = Job(tool, entry, source, (*flags, pages_flag(tool)), tool.links, needs)
     library, path, cached = _load(job, os.RTLD_NOW)
     try:
         function = library.load_function(_ffi.typeof(ENTRY_C % "(*)"), entry)
@@ -191,16 +191,12 @@ def _hold(tool: Toolchain, name: str, key: str, library: Any) -> None:
     _loaded.support[tool.identity][name] = key, library
     if name == RUNTIME:
         runtime_function(USE_THREADS_C)(number_of_threads())
-        runtime_function(USE_MACHINE_C)(*measured(tool))
+        runtime_function(USE_PACE_C)(measured(tool)[0])
         runtime_function(KEEP_C)(cache_dirs.bytes_of("ELEMC_RECYCLE", -1))
 
 
 def measured(tool: Toolchain) -> tuple[float, int]:
-    """What kernels and their callers have to know of this machine, measured once.
-
-    How much longer work takes than where its estimates are from, and from how many pages to ask
-    for data in turns.
-    """
+    """Measured once: how much longer work takes than estimated, pages to ask for data in turns."""
     key = cache_dirs.key_of("machine", tool.identity)
     known = cache_dirs.note(key)
     if known is None:
@@ -212,6 +208,11 @@ def measured(tool: Toolchain) -> tuple[float, int]:
         known = {"pace": pace, "pages": pages}
         cache_dirs.save_note(key, known)
     return float(known["pace"]), int(known["pages"])
+
+
+def pages_flag(tool: Toolchain) -> str:
+    """What the compiler is told of this machine."""
+    return f"-DPAGES={measured(tool)[1]}"
 
 
 def own_source(file: str) -> str:
@@ -261,12 +262,7 @@ def stored_library(key: str, checksum: str, mode: int = os.RTLD_NOW) -> tuple[An
 
 
 def runtime_function(prototype: str) -> Any:
-    """A function of runtime.c, to be called through cffi.
-
-    Parameters
-    ----------
-    prototype : str
-        Its C declaration, without the semicolon.
+    """The function of runtime.c with this prototype, to be called through cffi.
 
     Raises
     ------

@@ -56,7 +56,6 @@ extern void elemc_give(void *data);
 extern int64_t elemc_large(void);
 extern int elemc_threads(double nanoseconds);
 extern double elemc_pace(void);
-extern int64_t elemc_tune[];
 extern int elemc_run(Kernel kernel, int64_t phase, int64_t length, int64_t least,
                      double nanoseconds, int threads, char *const *p, const int64_t *s,
                      const int64_t *n, char *const *w, int64_t buffers);
@@ -786,7 +785,7 @@ static int phases(const Call *c, const Entry *e, int threads, int64_t buffers) {
   PyThreadState *state = all > RELEASE ? PyEval_SaveThread() : NULL;
   int status = 0;
   for (int64_t k = 0; k < c->has.phases; k++)
-    status |= threads == 1 ? e->kernel(k, 0, c->length[k], c->p, c->s, c->n, elemc_tune, c->w)
+    status |= threads == 1 ? e->kernel(k, 0, c->length[k], c->p, c->s, c->n, NULL, c->w)
                            : elemc_run(e->kernel, k, c->length[k], c->least[k], c->work[k],
                                        threads, c->p, c->s, c->n, c->w, buffers);
   if (state != NULL) PyEval_RestoreThread(state);

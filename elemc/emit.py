@@ -228,11 +228,15 @@ MACROS = {
     "STREAM": "extern void elemc_stream(char *to, const void *block, int64_t bytes);",
     "FETCH": "#define FETCH(from) __builtin_prefetch(from)",
     "NEXT": "#define NEXT(row, step) ((row) < 4 * AHEAD ? (step) : AHEAD) /* in the next row */",
-    "FETCH_PAGES": """\
-/* What lies 8 KiB ahead; 32 KiB, in turns from 8 pages, if one stream leaves the memory idle. */
-#define FETCH_PAGES(from) if (tune[0] == 1) __builtin_prefetch((from) + 8192); else \\
-  __builtin_prefetch((from) + 32768 - ((int64_t)(from) & 32767) \\
-    + (((int64_t)(from) >> 6 & 7) << 12) + (((int64_t)(from) >> 9 & 63) << 6), 0, 2)""",
+    "PAGES": """\
+#if PAGES == 8 /* one stream leaves the memory idle: 32 KiB ahead, in turns from 8 pages */
+#define FETCH_PAGES(from) __builtin_prefetch((from) + 32768 - ((int64_t)(from) & 32767) \\
+  + (((int64_t)(from) >> 6 & 7) << 12) + (((int64_t)(from) >> 9 & 63) << 6), 0, 2)
+#define FETCH_AHEAD FETCH_PAGES
+#else /* what processors foresee late, 8 KiB ahead */
+#define FETCH_PAGES(from)
+#define FETCH_AHEAD(from) __builtin_prefetch((from) + 8192)
+#endif""",
     "FETCH_LINE": "#define FETCH_LINE(fetch, from, bytes) "
                   "for (int64_t k = 0; k < (bytes); k += 64) fetch((from) + k)",
     "LEVELS": "#define LEVELS(parts) (64 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */",

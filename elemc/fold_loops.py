@@ -141,11 +141,13 @@ class FoldLoops(RowEnds):
                 ) -> list[tuple[str, str, int]]:
         """What has to be asked for, from index `first` on: macro, address, bytes per element.
 
-        Of up to `most` operands alone, or what `unforeseen` tells; only where few bytes lie between
-        elements, and only the first loop that reads them asks.
+        What `unforeseen` tells of up to `most` operands alone, of which more than one are asked for
+        in turns or not at all; only where few bytes lie between elements, and only the first loop
+        that reads them asks.
         """
         found = []
         before, self.instead = self.instead, {**self.instead, item.axis: first}
+        late = unforeseen(item.body, item.axis, 1)
         for load in unforeseen(item.body, item.axis, most):
             layout = self.kernel.operands[load.operand].layout
             perm, packed = layout.perm, layout.packed
@@ -155,13 +157,13 @@ class FoldLoops(RowEnds):
                 continue
             self.fetched.add(load.operand)
             use = self.use(load.operand, load.access)
-            address, fetch = f"{use.base}_p + {self.offset(use)}", "FETCH_PAGES"
+            address = f"{use.base}_p + {self.offset(use)}"
+            fetch, needs = "FETCH_AHEAD" if load in late else "FETCH_PAGES", "PAGES"
             if rows:  # after a row comes something else, or nothing
                 along, across = use.strides[item.axis], use.strides[rows]
                 address += f" + NEXT({self.extent(item.axis)} * {along}, {across})"
-                fetch = "FETCH"
-                self.macros.add("NEXT")
-            self.macros.add(fetch)
+                fetch, needs = "FETCH", "NEXT"
+            self.macros |= {fetch, needs}
             found.append((fetch, address, layout.step * load.dtype.itemsize))
         self.instead = before
         return found

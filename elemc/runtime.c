@@ -225,9 +225,6 @@ void elemc_memory(int64_t facts[4]) {
 typedef int (*Kernel)(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
                       const int64_t *n, const int64_t *tune, char *const *w);
 
-/* What kernels are told of the machine: from how many pages to ask for data, in turns. */
-int64_t elemc_tune[1] = {1};
-
 typedef struct {
   Kernel kernel;
   int64_t phase, length, piece; /* piece: indices of the parallel axis */
@@ -283,7 +280,7 @@ static void work(Job *job, int thread) {
     int64_t begin = atomic_fetch_add(&job->next, job->piece);
     if (begin >= job->length) break;
     int64_t end = job->length - begin > job->piece ? begin + job->piece : job->length;
-    status |= job->kernel(job->phase, begin, end, job->p, job->s, job->n, elemc_tune,
+    status |= job->kernel(job->phase, begin, end, job->p, job->s, job->n, NULL,
                           job->w + thread * job->buffers);
   }
 #if defined __x86_64__
@@ -365,7 +362,7 @@ int elemc_run(Kernel kernel, int64_t phase, int64_t length, int64_t least, doubl
   int worth = elemc_threads(nanoseconds);
   if (threads > worth) threads = worth;
   if (threads < 2 || length <= least || pthread_mutex_trylock(&pool.busy) != 0)
-    return kernel(phase, 0, length, p, s, n, elemc_tune, w);
+    return kernel(phase, 0, length, p, s, n, NULL, w);
   int64_t piece = piece_of(length, nanoseconds, threads);
   if (piece < least) piece = least;
   Job job = {.kernel = kernel, .phase = phase, .length = length, .piece = piece,
@@ -455,10 +452,7 @@ int64_t elemc_measure_pages(void) {
 
 static double slower = 1; /* than work is estimated to be, on this machine */
 
-void elemc_use_machine(double pace, int64_t pages) {
-  slower = pace;
-  elemc_tune[0] = pages;
-}
+void elemc_use_pace(double factor) { slower = factor; }
 
 double elemc_pace(void) { return slower; }
 

@@ -355,7 +355,8 @@ def test_a_damaged_library_never_answers(root):
 def test_library_that_does_not_load_is_rebuilt(monkeypatch):
     tool = toolchain.find_toolchain()
     needs = build._support(tool, mathlib.DOUBLE)
-    key = build_jobs.Job(tool, "test_kernel", source(), (), tool.links, needs).key
+    flags = (build.pages_flag(tool),)
+    key = build_jobs.Job(tool, "test_kernel", source(), flags, tool.links, needs).key
 
     def nonsense(work):
         (work / "kernel.so").write_bytes(b"no library, though its checksum is right")
