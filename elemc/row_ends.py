@@ -61,6 +61,8 @@ class RowEnds(Expressions):
         left = self.left(stop, lanes, 0 if again else self.lanes.get(lanes, 0) // 4)
         view: dict[str, Any] = {
             "again": again, "first": "k" if same else f"k * {lanes}", "left": left, "same": same,
+            # past a branch gcc takes the lanes from memory, which takes as long as folding anew
+            "skip": any(calls(walk(values_of(s))) for s in last),
             "last": self.body(last) if again else [
                 part for s in last for part in self.left_out(s, f"l < {lanes} - {left}")]}
         self.after_lanes = True

@@ -49,7 +49,7 @@ int kernel_extremes(int64_t phase, int64_t begin, int64_t end, char *const *p, c
         min0_lane[l] = minimum_f64(min0_lane[l], x_v);
         max0_lane[l] = maximum_f64(max0_lane[l], x_v);
       }
-      if (n1 % LANES) UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++) {
+      UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++) {
         const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
         min0_lane[l] = minimum_f64(min0_lane[l], x_v);
         max0_lane[l] = maximum_f64(max0_lane[l], x_v);

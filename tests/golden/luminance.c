@@ -33,7 +33,7 @@ int kernel_luminance(int64_t phase, int64_t begin, int64_t end, char *const *p, 
         float sum0_lane[LANES] = {0};
         for (int64_t k = b1 / LANES; k < e1 / LANES; k++) UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
           sum0_lane[l] = sum0_lane[l] + (float)AT(const uint8_t, image_p, i0 * image_s0 + i1 * image_s1) * AT(const float, gain_p, i1 * gain_s1);
-        if (LEFT(e1, LANES, 4)) UNROLL for (int64_t l = 0, i1 = e1 - LANES; l < LANES; l++, i1++) {
+        UNROLL for (int64_t l = 0, i1 = e1 - LANES; l < LANES; l++, i1++) {
           const float sum0_next = sum0_lane[l] + (float)AT(const uint8_t, image_p, i0 * image_s0 + i1 * image_s1) * AT(const float, gain_p, i1 * gain_s1);
           sum0_lane[l] = l < LANES - LEFT(e1, LANES, 4) ? sum0_lane[l] : sum0_next;
         }

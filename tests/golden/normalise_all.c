@@ -34,7 +34,7 @@ int kernel_normalise_all(int64_t phase, int64_t begin, int64_t end, char *const 
         double sum0_lane[LANES] = {0};
         for (int64_t k = begin0 / LANES; k < end0 / LANES; k++) UNROLL for (int64_t l = 0, i0 = k * LANES; l < LANES; l++, i0++)
           sum0_lane[l] = sum0_lane[l] + AT(const double, y_p, i0 * y_s0);
-        if (LEFT(end0, LANES, 4)) UNROLL for (int64_t l = 0, i0 = end0 - LANES; l < LANES; l++, i0++) {
+        UNROLL for (int64_t l = 0, i0 = end0 - LANES; l < LANES; l++, i0++) {
           const double sum0_next = sum0_lane[l] + AT(const double, y_p, i0 * y_s0);
           sum0_lane[l] = l < LANES - LEFT(end0, LANES, 4) ? sum0_lane[l] : sum0_next;
         }

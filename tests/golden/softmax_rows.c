@@ -37,7 +37,7 @@ int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *
       double max0_lane[LANES] = {[0 ... LANES - 1] = -__builtin_inf()};
       for (int64_t k = 0; k < n1 / LANES; k++) UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
         max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
-      if (n1 % LANES) UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++)
+      UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++)
         max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
       UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
         max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
@@ -58,7 +58,7 @@ int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *
         double sum0_lane[LANES] = {0};
         for (int64_t k = b1 / LANES; k < e1 / LANES; k++) UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
           sum0_lane[l] = sum0_lane[l] + buffer0[i1];
-        if (LEFT(e1, LANES, 4)) UNROLL for (int64_t l = 0, i1 = e1 - LANES; l < LANES; l++, i1++) {
+        UNROLL for (int64_t l = 0, i1 = e1 - LANES; l < LANES; l++, i1++) {
           const double sum0_next = sum0_lane[l] + buffer0[i1];
           sum0_lane[l] = l < LANES - LEFT(e1, LANES, 4) ? sum0_lane[l] : sum0_next;
         }

@@ -38,7 +38,7 @@ int kernel_variance(int64_t phase, int64_t begin, int64_t end, char *const *p, c
         double sum0_lane[LANES] = {0};
         for (int64_t k = b1 / LANES; k < e1 / LANES; k++) UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
           sum0_lane[l] = sum0_lane[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-        if (LEFT(e1, LANES, 4)) UNROLL for (int64_t l = 0, i1 = e1 - LANES; l < LANES; l++, i1++) {
+        UNROLL for (int64_t l = 0, i1 = e1 - LANES; l < LANES; l++, i1++) {
           const double sum0_next = sum0_lane[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
           sum0_lane[l] = l < LANES - LEFT(e1, LANES, 4) ? sum0_lane[l] : sum0_next;
         }
@@ -64,7 +64,7 @@ int kernel_variance(int64_t phase, int64_t begin, int64_t end, char *const *p, c
           const double t2 = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t1;
           sum1_lane[l] = sum1_lane[l] + t2 * t2;
         }
-        if (LEFT(e1, LANES, 4)) UNROLL for (int64_t l = 0, i1 = e1 - LANES; l < LANES; l++, i1++) {
+        UNROLL for (int64_t l = 0, i1 = e1 - LANES; l < LANES; l++, i1++) {
           const double t2 = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - t1;
           const double sum1_next = sum1_lane[l] + t2 * t2;
           sum1_lane[l] = l < LANES - LEFT(e1, LANES, 4) ? sum1_lane[l] : sum1_next;
