@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import reduce
 from typing import Any
 
@@ -332,6 +331,8 @@ def _exact(graph: Graph) -> set[Node]:
 
 def inverse_of(y: Any) -> tuple[np.floating, np.floating]:
     """The inverse of a number, rounded towards 0, and what it lacks."""
+    from fractions import Fraction
+
     exact = 1 / Fraction(float(y))
     high = y.dtype.type(float(exact))
     if abs(Fraction(float(high))) > abs(exact):

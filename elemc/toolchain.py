@@ -256,6 +256,8 @@ def _toolchain(command: tuple[str, ...], extra: tuple[str, ...]) -> Toolchain:
     calls = '__attribute__((simd("notinbranch"), const))' if gcc else "__attribute__((const))"
     flags += [f"-DSIMD={calls}", "-DPURE=__attribute__((const))", *extra]
     shared = ["-shared", *(["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else [])]
+    if facts["family"] == "gcc":  # the assembler starts while the compiler is at work
+        shared.append("-pipe")
     # The C library that kernels call is there; looking for it takes the linker a tenth of the time
     # that a kernel takes.  Users' flags may ask for more of the compiler's own libraries.
     alone = (facts["family"] == "gcc" and sys.platform == "linux"
