@@ -57,11 +57,10 @@ class RowEnds(Expressions):
         # any element may be folded twice, and is still what it was
         again = bool(last) and not stores and not others and all(f.idempotent for f in item.folds)
         same = again and any(f.top for f in item.folds)  # gcc spills the states of two
-        # a row that is too short for lanes has none
-        left = self.left(stop, lanes, 0 if again else self.lanes.get(lanes, 0) // 4)
+        left = self.left(stop, lanes)
         view: dict[str, Any] = {
             "again": again, "first": "k" if same else f"k * {lanes}", "left": left, "same": same,
-            # past a branch gcc takes the lanes from memory, which takes as long as folding anew
+            # past a branch gcc takes the lanes from memory: only calls take longer than that
             "skip": any(calls(walk(values_of(s))) for s in last),
             "last": self.body(last) if again else [
                 part for s in last for part in self.left_out(s, f"l < {lanes} - {left}")]}
@@ -70,7 +69,7 @@ class RowEnds(Expressions):
         self.after_lanes = False
         return view
 
-    def left(self, length: str, lanes: str, least: int) -> str:
+    def left(self, length: str, lanes: str, least: int = 0) -> str:
         """How many elements of a row fill no lanes, but 0 if they are at most `least`, in C."""
         if not least:
             return f"({length}) % {lanes}" if " " in length else f"{length} % {lanes}"
@@ -105,8 +104,8 @@ class RowEnds(Expressions):
         used = (v for s in item.body for v in walk(values_of(s)[-1:]) if isinstance(v, Element))
         again = made.isdisjoint(v.name for v in used) and not any(
             isinstance(s, Write) for s in item.body)
-        # what is stored twice has to reach the cache before it is read again, in strips every row
-        turn, least = ("k", count // 2) if item.kind == "lane" else ("l", again * count // 4)
+        # in strips, what is stored twice has to reach the cache before it is read again, every row
+        turn, least = ("k", count // 4) if item.kind == "lane" else ("l", 0)
         length = stop if start == "0" else f"{stop} - {start}"
         left = self.left(length, lanes, least)
         # `full` is computed before the loop: gcc takes a choice in its condition for control flow

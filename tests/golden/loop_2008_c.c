@@ -10,7 +10,6 @@
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
-#define LEFT(n, lanes, least) ((n) % (lanes) > (least) ? (n) % (lanes) : 0) /* fill no lanes */
 #define UNROLL _Pragma("GCC unroll 4")
 enum { LANES = 16, BLOCK = 4096, TREE = 40 };
 
@@ -34,13 +33,13 @@ int kernel_loop_2008_c(int64_t phase, int64_t begin, int64_t end, char *const *p
           sum0_lane[l] = sum0_lane[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
         UNROLL for (int64_t l = 0, i1 = e1 - LANES; l < LANES; l++, i1++) {
           const double sum0_next = sum0_lane[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
-          sum0_lane[l] = l < LANES - LEFT(e1, LANES, 4) ? sum0_lane[l] : sum0_next;
+          sum0_lane[l] = l < LANES - e1 % LANES ? sum0_lane[l] : sum0_next;
         }
         UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
         sum0 = sum0_lane[0];
       }
-      for (int64_t i1 = e1 - (e1 - b1 >= LANES && LEFT(e1, LANES, 4) ? 0 : e1 % LANES); i1 < e1; i1++)
+      for (int64_t i1 = e1 - b1 < LANES ? b1 : e1; i1 < e1; i1++)
         sum0 = sum0 + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
       for (int64_t c = b1 / BLOCK; c & 1; c >>= 1, sum0_top--) sum0 = sum0_tree[sum0_top - 1] + sum0;
       sum0_tree[sum0_top++] = sum0;

@@ -11,7 +11,6 @@
 typedef __UINT8_TYPE__ uint8_t;
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
-#define LEFT(n, lanes, least) ((n) % (lanes) > (least) ? (n) % (lanes) : 0) /* fill no lanes */
 #define UNROLL _Pragma("GCC unroll 4")
 enum { LANES = 16, BLOCK = 4096, TREE = 40 };
 
@@ -35,13 +34,13 @@ int kernel_luminance(int64_t phase, int64_t begin, int64_t end, char *const *p, 
           sum0_lane[l] = sum0_lane[l] + (float)AT(const uint8_t, image_p, i0 * image_s0 + i1 * image_s1) * AT(const float, gain_p, i1 * gain_s1);
         UNROLL for (int64_t l = 0, i1 = e1 - LANES; l < LANES; l++, i1++) {
           const float sum0_next = sum0_lane[l] + (float)AT(const uint8_t, image_p, i0 * image_s0 + i1 * image_s1) * AT(const float, gain_p, i1 * gain_s1);
-          sum0_lane[l] = l < LANES - LEFT(e1, LANES, 4) ? sum0_lane[l] : sum0_next;
+          sum0_lane[l] = l < LANES - e1 % LANES ? sum0_lane[l] : sum0_next;
         }
         UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
         sum0 = sum0_lane[0];
       }
-      for (int64_t i1 = e1 - (e1 - b1 >= LANES && LEFT(e1, LANES, 4) ? 0 : e1 % LANES); i1 < e1; i1++)
+      for (int64_t i1 = e1 - b1 < LANES ? b1 : e1; i1 < e1; i1++)
         sum0 = sum0 + (float)AT(const uint8_t, image_p, i0 * image_s0 + i1 * image_s1) * AT(const float, gain_p, i1 * gain_s1);
       for (int64_t c = b1 / BLOCK; c & 1; c >>= 1, sum0_top--) sum0 = sum0_tree[sum0_top - 1] + sum0;
       sum0_tree[sum0_top++] = sum0;

@@ -9,7 +9,6 @@
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
-#define LEFT(n, lanes, least) ((n) % (lanes) > (least) ? (n) % (lanes) : 0) /* fill no lanes */
 #define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { LANES = 16, BLOCK = 4096, TREE = 40 };
@@ -36,13 +35,13 @@ int kernel_normalise_all(int64_t phase, int64_t begin, int64_t end, char *const 
           sum0_lane[l] = sum0_lane[l] + AT(const double, y_p, i0 * y_s0);
         UNROLL for (int64_t l = 0, i0 = end0 - LANES; l < LANES; l++, i0++) {
           const double sum0_next = sum0_lane[l] + AT(const double, y_p, i0 * y_s0);
-          sum0_lane[l] = l < LANES - LEFT(end0, LANES, 4) ? sum0_lane[l] : sum0_next;
+          sum0_lane[l] = l < LANES - end0 % LANES ? sum0_lane[l] : sum0_next;
         }
         UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
         sum0 = sum0_lane[0];
       }
-      for (int64_t i0 = end0 - (end0 - begin0 >= LANES && LEFT(end0, LANES, 4) ? 0 : end0 % LANES); i0 < end0; i0++)
+      for (int64_t i0 = end0 - begin0 < LANES ? begin0 : end0; i0 < end0; i0++)
         sum0 = sum0 + AT(const double, y_p, i0 * y_s0);
       parts0[i1] = sum0;
     }
