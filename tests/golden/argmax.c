@@ -51,7 +51,7 @@ int kernel_argmax(int64_t phase, int64_t begin, int64_t end, char *const *p, con
         argmax0_lane[l] = minimum_i64(!(max0_lane[l + h] <= max0_lane[l]) & max0_lane[l] == max0_lane[l] ? argmax0_lane[l + h] : argmax0_lane[l], !(max0_lane[l] <= max0_lane[l + h]) & max0_lane[l + h] == max0_lane[l + h] ? argmax0_lane[l] : argmax0_lane[l + h]), max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
       argmax0 = argmax0_lane[0], max0 = max0_lane[0];
     }
-    for (int64_t i1 = n1 < LANES_32 ? 0 : n1; i1 < n1; i1++) {
+    for (int64_t i1 = n1 - (n1 < LANES_32 ? n1 % LANES_32 : 0); i1 < n1; i1++) {
       const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
       const bool_t t0 = !(x_v <= max0) & max0 == max0;
       argmax0 = t0 ? i1 : argmax0;

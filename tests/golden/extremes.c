@@ -58,7 +58,7 @@ int kernel_extremes(int64_t phase, int64_t begin, int64_t end, char *const *p, c
         min0_lane[l] = minimum_f64(min0_lane[l], min0_lane[l + h]), max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
       min0 = min0_lane[0], max0 = max0_lane[0];
     }
-    for (int64_t i1 = n1 < LANES ? 0 : n1; i1 < n1; i1++) {
+    for (int64_t i1 = n1 - (n1 < LANES ? n1 % LANES : 0); i1 < n1; i1++) {
       const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
       min0 = minimum_f64(min0, x_v);
       max0 = maximum_f64(max0, x_v);

@@ -41,7 +41,7 @@ int kernel_logsumexp(int64_t phase, int64_t begin, int64_t end, char *const *p, 
         max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
       max0 = max0_lane[0];
     }
-    for (int64_t i1 = n1 < LANES ? 0 : n1; i1 < n1; i1++)
+    for (int64_t i1 = n1 - (n1 < LANES ? n1 % LANES : 0); i1 < n1; i1++)
       max0 = maximum_f64(max0, AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
     /* sum0: sum along i1, in lanes */
     double sum0 = 0.0, sum0_tree[TREE]; int64_t sum0_top = 0;
@@ -63,7 +63,7 @@ int kernel_logsumexp(int64_t phase, int64_t begin, int64_t end, char *const *p, 
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
         sum0 = sum0_lane[0];
       }
-      for (int64_t i1 = e1 - b1 < LANES ? b1 : e1; i1 < e1; i1++) {
+      for (int64_t i1 = e1 - (e1 - b1 < LANES ? e1 % LANES : 0); i1 < e1; i1++) {
         const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
         sum0 = sum0 + elemc_exp(x_v == max0 ? 0 : x_v - max0);
       }

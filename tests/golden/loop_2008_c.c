@@ -39,7 +39,7 @@ int kernel_loop_2008_c(int64_t phase, int64_t begin, int64_t end, char *const *p
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
         sum0 = sum0_lane[0];
       }
-      for (int64_t i1 = e1 - b1 < LANES ? b1 : e1; i1 < e1; i1++)
+      for (int64_t i1 = e1 - (e1 - b1 < LANES ? e1 % LANES : 0); i1 < e1; i1++)
         sum0 = sum0 + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
       for (int64_t c = b1 / BLOCK; c & 1; c >>= 1, sum0_top--) sum0 = sum0_tree[sum0_top - 1] + sum0;
       sum0_tree[sum0_top++] = sum0;

@@ -42,7 +42,7 @@ int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *
         max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
       max0 = max0_lane[0];
     }
-    for (int64_t i1 = n1 < LANES ? 0 : n1; i1 < n1; i1++)
+    for (int64_t i1 = n1 - (n1 < LANES ? n1 % LANES : 0); i1 < n1; i1++)
       max0 = maximum_f64(max0, AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
     INDEPENDENT for (int64_t i1 = 0, full = n1 - (n1 < LANES_8 ? 0 : n1 % LANES_8); i1 < full; i1++)
       buffer0[i1] = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0);
@@ -65,7 +65,7 @@ int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
         sum0 = sum0_lane[0];
       }
-      for (int64_t i1 = e1 - b1 < LANES ? b1 : e1; i1 < e1; i1++)
+      for (int64_t i1 = e1 - (e1 - b1 < LANES ? e1 % LANES : 0); i1 < e1; i1++)
         sum0 = sum0 + buffer0[i1];
       for (int64_t c = b1 / BLOCK; c & 1; c >>= 1, sum0_top--) sum0 = sum0_tree[sum0_top - 1] + sum0;
       sum0_tree[sum0_top++] = sum0;

@@ -39,7 +39,7 @@ int kernel_sum_all(int64_t phase, int64_t begin, int64_t end, char *const *p, co
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
         sum0 = sum0_lane[0];
       }
-      for (int64_t i0 = end0 - begin0 < LANES ? begin0 : end0; i0 < end0; i0++)
+      for (int64_t i0 = end0 - (end0 - begin0 < LANES ? end0 % LANES : 0); i0 < end0; i0++)
         sum0 = sum0 + AT(const double, x_p, i0 * x_s0);
       parts0[i1] = sum0;
     }
