@@ -10,6 +10,7 @@ import numpy as np
 
 from . import ops
 from .dtypes import ctype
+from .expressions import terms_along
 from .fold_loops import AHEAD, RUN, STRIP_BYTES
 from .mathlib import LIBRARIES
 from .nest import (
@@ -185,12 +186,8 @@ class _Emitter(Statements):
                 for c, e in ((at.const, None), *at.starts) if c)
             lines, strides = [], []
             for key, name in use.strides.items():
-                terms = ((key, 1),) if isinstance(key, int) else tuple(
-                    (d, c) for d, at in enumerate(use.access) if at.divisor == 1
-                    for a, c in at.terms if a == key)
-                known = [operand.stride(dim) for dim, _ in terms]
-                stride = None if None in known else sum(
-                    c * (s or 0) for s, (_, c) in zip(known, terms, strict=True))
+                terms = terms_along(use.access, key)
+                stride = self.known_stride(use.operand, use.access, key)
                 if key in self.laned and abs(stride or 0) != operand.dtype.itemsize:
                     stride = None  # gcc would want to read on behind the last lane, and cannot
                 steps = abs(stride or 0) // operand.dtype.itemsize

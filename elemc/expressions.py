@@ -54,6 +54,14 @@ class Use:
     strides: dict[str | int, str] = field(default_factory=dict)
 
 
+def terms_along(access: Access, key: str | int) -> tuple[tuple[int, int], ...]:
+    """The dimensions in which a step along a loop axis goes on, and how far; or a dimension."""
+    if isinstance(key, int):
+        return ((key, 1),)
+    plain = [(dim, at) for dim, at in enumerate(access) if at.divisor == 1]
+    return tuple((dim, c) for dim, at in plain for a, c in at.terms if a == key)
+
+
 class Expressions:
     """Writes the expressions of one kernel, and notes what they need declared."""
 
@@ -73,6 +81,7 @@ class Expressions:
         self.after_lanes = False  # in rows shorter than the lanes, and in what is left of others
         self.within: dict[str, tuple[str, str]] = {}  # the chunk that is being folded
         self.instead: dict[str, str] = {}  # what counts along an axis, if not its variable
+        self.finer: dict[str, int] = {}  # how many turns go to one element of an axis
 
     # -- names -------------------------------------------------------------------------------
 
@@ -124,12 +133,21 @@ class Expressions:
         for axis in sorted(whole, key=self.digit.__getitem__):
             if (index := self.var(axis)) != "0":
                 stride = use.strides.setdefault(axis, f"{use.base}_s{self.digit[axis]}")
-                parts.append(f"{index} * {stride}")
+                by = self.finer.get(axis)
+                known = by and self.known_stride(use.operand, use.access, axis)
+                parts.append(f"{index} * {known // by if by and known else stride}")
         for dim, at in enumerate(use.access):
             if at.divisor > 1:
                 stride = use.strides.setdefault(dim, f"{use.base}_d{dim}")
                 parts.append(f"{self.affine(at)[0]} * {stride}")
         return " + ".join(parts) or "0"
+
+    def known_stride(self, operand: int, access: Access, axis: str | int) -> int | None:
+        """The distance in bytes along a loop axis, or a dimension, if it is known."""
+        terms = terms_along(access, axis)
+        known = [self.kernel.operands[operand].stride(dim) for dim, _ in terms]
+        return None if None in known else sum(
+            c * (s or 0) for s, (_, c) in zip(known, terms, strict=True))
 
     def element(self, use: Use, operand: Operand) -> str:
         """The lvalue of an element in native byte order."""
@@ -153,8 +171,9 @@ class Expressions:
             case Named():
                 return value.name, PRIMARY
             case Element():
-                if value.at == "lane" and self.after_lanes:
-                    return value.name.removesuffix("_lane"), PRIMARY
+                if value.at == "lane" and (self.after_lanes or self.finer):
+                    name = value.name.removesuffix("_lane")
+                    return f"{name}_wide[l]" if self.finer else name, PRIMARY
                 if value.name in self.running:
                     return f"{value.name}_l", PRIMARY
                 return f"{value.name}[{self.place(value)}]", PRIMARY

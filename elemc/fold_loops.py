@@ -117,22 +117,29 @@ class FoldLoops(RowEnds):
             count *= 2 if any(f.top for f in item.folds) else 1  # where more waits for less
         length = self.length(self.extent_of(item.axis))
         full = length is None or int(length) >= count
+        apart = self.apart(item, count) if full else 1
         if full:
             self.laned.add(item.axis)
             self.macros |= {"UNROLL"} | ({"BLOCK"} if tree else set())
         lanes = self.lanes_of(count, full)
         start, stop = self.bounds(item.axis)
         name = item.folds[0].name
+        wide = lanes if apart == 1 else f"{lanes} * {apart}"
         if stores:  # gcc gives up comparing the addresses of many operands with theirs
             self.macros.add("INDEPENDENT")
         view: dict[str, Any] = {
                 "kind": "lanes", "lanes": lanes, "full": full, "independent": stores, "tree": tree,
+                "apart": apart, "wide": wide, "drop_lanes": ", ".join(
+                    f"{f.name}_lane[l] = {f.name}_wide[l * {apart}]" for f in item.folds),
                 "var": f"i{k}", "start": start, "stop": stop,
                 "base": f"b{k}", "end": f"e{k}", "count": f"b{k} / BLOCK",
-                "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds],
-                "body": self.body(item.body)}
-        view |= self.ending(item, f"e{k}" if tree else stop, lanes)
-        far = self.fetches(item, view["first"], 2) if full and self.kernel.far else []
+                "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds]}
+        self.finer = {item.axis: apart} if apart > 1 else {}
+        view["body"] = self.body(item.body)
+        self.finer = {}
+        view |= self.ending(item, f"e{k}" if tree else stop, lanes, wide)
+        at = view["first"] if apart == 1 else f"k * {lanes}"
+        far = self.fetches(item, at, 2) if full and self.kernel.far else []
         view["fetch"] = [f"{fetch}({address}{f' + {at}' if at else ''})"
                          for fetch, address, size in far for at in range(0, count * size, 64)]
         return view | self.joined(view["folds"]) | row_states(view["folds"], tree)

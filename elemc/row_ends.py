@@ -11,9 +11,11 @@ from typing import Any
 
 from .dtypes import ctype
 from .expressions import Expressions
+from .layout import STEP
 from .nest import (
     Assign,
     Element,
+    FoldIndex,
     Kernel,
     LaneLoop,
     Let,
@@ -23,13 +25,15 @@ from .nest import (
     Statement,
     Write,
     names_used,
+    statements,
     values_of,
 )
-from .order import calls
-from .values import walk
+from .order import HEAVY, calls, cost
+from .values import At, Load, Position, walk
 
 LANES = 16  # of a fold, at least: gcc keeps so many in registers
 LANE_BYTES = 64  # of the lanes of one fold, at least
+APART_BYTES = 256  # of lanes with those between, at most: registers are few, and memory slow
 
 
 class RowEnds(Expressions):
@@ -44,8 +48,10 @@ class RowEnds(Expressions):
         """What the templates need to lay out statements."""
         raise NotImplementedError
 
-    def ending(self, item: LaneLoop, stop: str, lanes: str) -> dict[str, Any]:
+    def ending(self, item: LaneLoop, stop: str, lanes: str, wide: str) -> dict[str, Any]:
         """What is left of a row, which ends at `stop`, when the lanes have had their turns.
+
+        A turn takes all elements between, if it is `wide`, and so not those after the last.
 
         It is folded in lanes again, by the `last` statements, if there are any `left`, or in the
         `same` loop; then the `others` go on one by one.  The `rest` are all, for shorter rows.
@@ -57,9 +63,9 @@ class RowEnds(Expressions):
         # any element may be folded twice, and is still what it was
         again = bool(last) and not stores and not others and all(f.idempotent for f in item.folds)
         same = again and any(f.top for f in item.folds)  # gcc spills the states of two
-        left = self.left(stop, lanes)
+        left = self.left(stop, lanes) if wide == lanes else f"(({stop} - 1) % {lanes} + 1)"
         view: dict[str, Any] = {
-            "again": again, "first": "k" if same else f"k * {lanes}", "left": left, "same": same,
+            "again": again, "first": "k" if same else f"k * {wide}", "left": left, "same": same,
             # past a branch gcc takes the lanes from memory: only calls take longer than that
             "skip": any(calls(walk(values_of(s))) for s in last),
             "last": self.body(last) if again else [
@@ -68,6 +74,32 @@ class RowEnds(Expressions):
         view["others"], view["rest"] = self.body(others), self.body(item.body)
         self.after_lanes = False
         return view
+
+    def apart(self, item: LaneLoop, count: int) -> int:
+        """How many elements lie from one of a row to the next, if all between are folded, too.
+
+        That is in further lanes, which are dropped: no processor gathers as fast as it adds.
+        """
+        values = walk(v for s in statements(item.body) for v in values_of(s))
+        loads = [v for v in values if isinstance(v, Load) and item.axis in v.axes]
+        plain = all(isinstance(s, (Let, Assign)) and not is_store(s) for s in item.body) and all(
+            f.end_in_lanes and not f.top for f in item.folds) and not any(
+            isinstance(v, (Position, FoldIndex, At)) or isinstance(v, Element) and v.dims
+            for v in values) and not calls(values)
+        steps = {self.step(v, item.axis) for v in loads}
+        if not plain or len(steps) != 1 or not 1 < (step := min(steps)) <= STEP:
+            return 1
+        size = count * sum(f.dtype.itemsize for f in item.folds)
+        fits = step * size <= APART_BYTES and step * cost(values) <= HEAVY
+        return step if fits else 1
+
+    def step(self, load: Load, axis: str) -> int:
+        """How many elements lie from one that is loaded to the next along an axis; 0: unknown."""
+        operand = self.kernel.operands[load.operand]
+        plain = load.guard is None and operand.storage == "native" and all(
+            at.divisor == 1 for at in load.access if axis in at.axes)
+        known = self.known_stride(load.operand, load.access, axis) if plain else None
+        return abs(known or 0) // operand.dtype.itemsize
 
     def left(self, length: str, lanes: str, least: int = 0) -> str:
         """How many elements of a row fill no lanes, but 0 if they are at most `least`, in C."""

@@ -1,5 +1,9 @@
 """What fills no vector at the end of a row is computed in one, with elements that are there."""
 
+import ctypes
+import mmap
+import sys
+
 import numpy as np
 import pytest
 
@@ -121,3 +125,36 @@ def test_strips_of_what_goes_on_from_row_to_row():
         apart = np.stack([f(x[:, k:k + 1])[0][:, 0] for k in range(length)], axis=1)
         assert_same_bits(states, apart)
         assert_same_bits(last, apart[-1])
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1", "f2"])
+@pytest.mark.parametrize("step", [2, 3, 4, -2, -3, 5])
+def test_what_lies_between_is_dropped(dtype, step):
+    total, norms = ec.compile(lambda x: np.sum(x)), ec.compile(lambda x: (x * x).sum(axis=-1))
+    lowest = ec.compile(lambda x: x.min(axis=-1))
+    for shape in [(10_003,), (9, 16), (9, 17), (5, 40), (3, 331)]:
+        near = (RNG.random((*shape, abs(step))) * 9).astype(dtype)
+        if near.dtype.kind == "f":
+            near[..., 1:] = RNG.choice([np.nan, np.inf, 1e-42], size=near[..., 1:].shape)
+        x = near.reshape(*shape[:-1], -1)[..., ::abs(step)]
+        x = x if step > 0 else x[..., ::-1]
+        for f in (norms, lowest, *[total] * (len(shape) == 1)):
+            assert_same_bits(f(x), f(x.copy()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mprotect")
+@pytest.mark.parametrize("step", [2, 3, 4])
+def test_nothing_beyond_the_ends_is_read(step):
+    total = ec.compile(lambda x: np.sum(x))
+    page = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 6 * page)
+    whole = np.frombuffer(memory, np.float32)
+    whole[:] = 1
+    libc = ctypes.CDLL(None, use_errno=True)
+    for at in (0, 5 * page):  # as if nothing were there
+        assert libc.mprotect(ctypes.c_void_p(whole.ctypes.data + at), page, 0) == 0
+    inside = whole[page // 4:-page // 4]
+    for length in (16, 17, 32, 33, 1000):
+        last, first = inside[-1 - (length - 1) * step::step], inside[:1 + (length - 1) * step:step]
+        for x in (last, first, last[::-1], first[::-1]):
+            assert len(x) == length and total(x) == length
