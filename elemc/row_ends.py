@@ -64,10 +64,13 @@ class RowEnds(Expressions):
         again = bool(last) and not stores and not others and all(f.idempotent for f in item.folds)
         same = again and any(f.top for f in item.folds)  # gcc spills the states of two
         left = self.left(stop, lanes) if wide == lanes else f"(({stop} - 1) % {lanes} + 1)"
+        values = walk(v for s in last for v in values_of(s))
         view: dict[str, Any] = {
             "again": again, "first": "k" if same else f"k * {wide}", "left": left, "same": same,
-            # past a branch gcc takes the lanes from memory: only calls take longer than that
-            "skip": any(calls(walk(values_of(s))) for s in last),
+            # past a branch gcc takes lanes from memory: calls and gathering take longer than that
+            "skip": wide == lanes and (calls(values) or any(
+                isinstance(v, Load) and item.axis in v.axes and self.step(v, item.axis) != 1
+                for v in values)),
             "last": self.body(last) if again else [
                 part for s in last for part in self.left_out(s, f"l < {lanes} - {left}")]}
         self.after_lanes = True
