@@ -144,13 +144,13 @@ class FoldLoops(RowEnds):
                          for fetch, address, size in far for at in range(0, count * size, 64)]
         return view | self.joined(view["folds"]) | row_states(view["folds"], tree)
 
-    def fetches(self, item: LaneLoop | Loop, first: str, most: int = 1
+    def fetches(self, item: LaneLoop | Loop, first: str, most: int = 1, around: str = ""
                 ) -> list[tuple[str, str, int]]:
         """What has to be asked for, from index `first` on: macro, address, bytes per element.
 
         What `unforeseen` tells of up to `most` operands alone, of which more than one are asked for
         in turns or not at all; only where few bytes lie between elements, and only the first loop
-        that reads them asks.
+        that reads them asks.  Of strips, it is the next turn's of the loop `around`.
         """
         found = []
         before, self.instead = self.instead, {**self.instead, item.axis: first}
@@ -159,14 +159,18 @@ class FoldLoops(RowEnds):
             layout = self.kernel.operands[load.operand].layout
             perm, packed = layout.perm, layout.packed
             lines = load.access[perm[-1]].terms == ((item.axis, 1),) and layout.step > 0
-            rows = load.access[perm[-2]].axis if packed and not packed[-1] else ""
-            if load.operand in self.fetched or not lines or rows is None:
+            rows = load.access[perm[-2]].axis if packed and (around or not packed[-1]) else ""
+            if load.operand in self.fetched or not lines or rows is None or (
+                    around and rows != around):
                 continue
             self.fetched.add(load.operand)
             use = self.use(load.operand, load.access)
             address = f"{use.base}_p + {self.offset(use)}"
             fetch, needs = "FETCH_AHEAD" if load in late else "FETCH_PAGES", "PAGES"
-            if rows:  # after a row comes something else, or nothing
+            if around:
+                address += f" + {use.strides[rows]}"
+                fetch = needs = "FETCH"
+            elif rows:  # after a row comes something else, or nothing
                 along, across = use.strides[item.axis], use.strides[rows]
                 address += f" + NEXT({self.extent(item.axis)} * {along}, {across})"
                 fetch, needs = "FETCH", "NEXT"
@@ -200,9 +204,18 @@ class FoldLoops(RowEnds):
                 "count": f"{name}_count" if item.strip is not None else (
                     f"i{k}" if each else f"b{k} / ROWS"),
                 "top": f"{name}_top", "done": f"{name}_done", "body": self.body(item.body),
-                "run": self.run(item),
+                "run": (run := self.run(item)), "fetch": [] if run else self.strips_ahead(item),
                 "packed": self.packed(item) if item.packed else None}
         return view | self.joined(folds, "" if item.strip is None else "[l]")
+
+    def strips_ahead(self, item: Blocks) -> list[tuple[str, str, int]]:
+        """What is asked for of the next row, while a loop over a strip computes."""
+        loops = [s for s in item.body if isinstance(s, Loop) and s.axis == item.strip]
+        if not self.kernel.far or item.packed or not loops:
+            return []
+        found = self.fetches(loops[0], f"b{self.digit[loops[0].axis]}", 2, item.axis)
+        self.macros |= {"FETCH_LINE"} if found else set()
+        return found
 
     def run(self, item: Blocks) -> dict[str, Any] | None:
         """The innermost loop for several rows at once, if memory is what it waits for."""

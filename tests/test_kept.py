@@ -117,3 +117,12 @@ def test_where_new_outputs_begin():
     for n in (100_000, 1_000_000):
         for _ in range(2):
             assert [y.ctypes.data % 64 for y in f(np.zeros(n))] == [32, 0]
+
+
+def test_strips_that_compute_ask_for_the_next_row():
+    x = np.random.default_rng(2).random((1500, 2000))
+    f = ec.compile(lambda x, m: np.sum(np.exp(x - m), axis=0))
+    text = f.dump(x, x[0])
+    assert text.count("FETCH_LINE(FETCH, x_p + b0 * x_s0 + i1 * x_s1 + x_s1, ") == 1
+    assert "FETCH" not in f.dump(x[:9], x[0])
+    np.testing.assert_allclose(f(x, x[0]), np.sum(np.exp(x - x[0]), axis=0), rtol=1e-13)
