@@ -146,8 +146,8 @@ class _Emitter(Statements):
                   for h, t in self.trees.items()]
         macros = [MACROS[m] for m in MACROS if m in self.macros]
         constants = {**{name: self.strip_length(name) for name in STRIP_BYTES},
-                     "RUN": RUN, "BLOCK": BLOCK, "ROWS": ROWS, "PACK": PACK, "TREE": TREE,
-                     "TILE": self.tile, "PAD": self.pad, "LINE": self.line_length}
+                     "RUN": RUN, "TURN": self.turn, "BLOCK": BLOCK, "ROWS": ROWS, "PACK": PACK,
+                     "TREE": TREE, "TILE": self.tile, "PAD": self.pad, "LINE": self.line_length}
         used = [f"{k} = {v}" for k, v in sorted(self.lanes.items())]
         used += [f"{k} = {v}" for k, v in constants.items() if k in self.macros]
         used += [f"AHEAD = {AHEAD}"] if "NEXT" in self.macros else []
@@ -224,6 +224,7 @@ MACROS = {
     "PAST_LINE": "#define PAST_LINE(pointer) ((int64_t)(pointer) & 63)",
     "STREAM": "extern void elemc_stream(char *to, const void *block, int64_t bytes);",
     "FETCH": "#define FETCH(from) __builtin_prefetch(from)",
+    "FETCH_OUT": "#define FETCH_OUT(to) __builtin_prefetch(to, 1) /* to write it */",
     "NEXT": "#define NEXT(row, step) ((row) < 4 * AHEAD ? (step) : AHEAD) /* in the next row */",
     "PAGES": """\
 #if PAGES == 8 /* one stream leaves the memory idle: 32 KiB ahead, in turns from 8 pages */

@@ -25,7 +25,8 @@ from .nest import (
 )
 from .order import HEAVY, cost
 from .row_ends import LANE_BYTES, LANES, RowEnds, is_store
-from .values import Convert, Op, Value, walk
+from .sharing import runs_along
+from .values import Convert, Load, Op, Value, walk
 
 AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where rows lie apart
 # Bytes of the arrays of a strip, at most: of the states of folds, which stay in the first cache;
@@ -33,6 +34,7 @@ AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where 
 STRIP_BYTES = {"STRIP": 8192, "STAGE": 512, "ABREAST": 128}
 LEAST_BYTES = 512  # of a strip with many arrays
 RUN = 4  # rows that are added to a strip of states before these go to memory
+TURN_BYTES = 512  # of a strip that are computed before it asks for more of the next row
 
 
 class FoldLoops(RowEnds):
@@ -44,6 +46,7 @@ class FoldLoops(RowEnds):
         self.fetched: set[int] = set()  # operands that loops ask for in advance
         self.packs: set[str] = set()  # the axes of rows that are taken side by side
         self.strips: dict[str, int] = {}  # the lengths of strips, by their names in C
+        self.turn = TURN_BYTES  # elements, of one byte at least
 
     def need_strip(self, dtype: np.dtype, count: int = 1) -> None:
         """Make strips narrow enough for `count` arrays of `dtype`."""
@@ -150,32 +153,37 @@ class FoldLoops(RowEnds):
 
         What `unforeseen` tells of up to `most` operands alone, of which more than one are asked for
         in turns or not at all; only where few bytes lie between elements, and only the first loop
-        that reads them asks.  Of strips, it is the next turn's of the loop `around`.
+        that reads them asks.  Of strips, it is the next turn's of the loop `around`, and what that
+        writes as well.
         """
         found = []
         before, self.instead = self.instead, {**self.instead, item.axis: first}
         late = unforeseen(item.body, item.axis, 1)
-        for load in unforeseen(item.body, item.axis, most):
-            layout = self.kernel.operands[load.operand].layout
-            perm, packed = layout.perm, layout.packed
-            lines = load.access[perm[-1]].terms == ((item.axis, 1),) and layout.step > 0
-            rows = load.access[perm[-2]].axis if packed and (around or not packed[-1]) else ""
-            if load.operand in self.fetched or not lines or rows is None or (
+        wanted: list[Load | Write] = [*unforeseen(item.body, item.axis, most)]
+        if around:
+            wanted += [s for s in item.body if isinstance(s, Write)]
+        for want in wanted:
+            operand = self.kernel.operands[want.operand]
+            layout, perm, packed = operand.layout, operand.layout.perm, operand.layout.packed
+            lines = runs_along(want.access, perm, item.axis) and layout.step > 0
+            rows = want.access[perm[-2]].axis if packed and (around or not packed[-1]) else ""
+            if want.operand in self.fetched or not lines or rows is None or (
                     around and rows != around):
                 continue
-            self.fetched.add(load.operand)
-            use = self.use(load.operand, load.access)
+            self.fetched.add(want.operand)
+            written = isinstance(want, Write)
+            use = self.use(want.operand, want.access, written=written)
             address = f"{use.base}_p + {self.offset(use)}"
-            fetch, needs = "FETCH_AHEAD" if load in late else "FETCH_PAGES", "PAGES"
+            fetch, needs = "FETCH_AHEAD" if want in late else "FETCH_PAGES", "PAGES"
             if around:
                 address += f" + {use.strides[rows]}"
-                fetch = needs = "FETCH"
+                fetch = needs = "FETCH_OUT" if written else "FETCH"
             elif rows:  # after a row comes something else, or nothing
                 along, across = use.strides[item.axis], use.strides[rows]
                 address += f" + NEXT({self.extent(item.axis)} * {along}, {across})"
                 fetch, needs = "FETCH", "NEXT"
             self.macros |= {fetch, needs}
-            found.append((fetch, address, layout.step * load.dtype.itemsize))
+            found.append((fetch, address, layout.step * operand.dtype.itemsize))
         self.instead = before
         return found
 
@@ -204,18 +212,22 @@ class FoldLoops(RowEnds):
                 "count": f"{name}_count" if item.strip is not None else (
                     f"i{k}" if each else f"b{k} / ROWS"),
                 "top": f"{name}_top", "done": f"{name}_done", "body": self.body(item.body),
-                "run": (run := self.run(item)), "fetch": [] if run else self.strips_ahead(item),
-                "packed": self.packed(item) if item.packed else None}
+                "run": self.run(item), "packed": self.packed(item) if item.packed else None}
+        if not (view["run"] or view["packed"]):
+            self.strips_ahead(item, view["body"])
         return view | self.joined(folds, "" if item.strip is None else "[l]")
 
-    def strips_ahead(self, item: Blocks) -> list[tuple[str, str, int]]:
-        """What is asked for of the next row, while a loop over a strip computes."""
-        loops = [s for s in item.body if isinstance(s, Loop) and s.axis == item.strip]
-        if not self.kernel.far or item.packed or not loops:
-            return []
-        found = self.fetches(loops[0], f"b{self.digit[loops[0].axis]}", 2, item.axis)
-        self.macros |= {"FETCH_LINE"} if found else set()
-        return found
+    def strips_ahead(self, item: Blocks, views: Sequence[dict[str, Any]]) -> None:
+        """Have loops over a strip ask for the next row, a part of it before each part they compute.
+
+        All at once it would be more than processors can ask for: these then wait.
+        """
+        for loop, view in zip(item.body, views, strict=True):
+            if isinstance(loop, Loop) and loop.axis == item.strip and loop.ahead:
+                base = f"(b{self.digit[loop.axis]} + at)"
+                view["fetch"] = self.fetches(loop, base, len(self.kernel.operands), item.axis)
+                self.macros |= {"FETCH_LINE", "TURN"} if view["fetch"] else set()
+                self.turn = min((self.turn, *(TURN_BYTES // size for *_, size in view["fetch"])))
 
     def run(self, item: Blocks) -> dict[str, Any] | None:
         """The innermost loop for several rows at once, if memory is what it waits for."""

@@ -278,8 +278,7 @@ class _Scheduler(Folding):
             loop = Loop(axis, self.kind(axis, bound, segment), [], reverse=bool(segment.reverse))
             loop.independent = last and (loop.kind == "lane" or all(
                 isinstance(r.of, Store) or r.of in self.by_rows for r in segment.roots))
-            loop.ahead = self.spec.far and last and self.spec.between(axis)[1] <= NARROW and all(
-                r.of in self.by_rows for r in segment.roots)
+            loop.ahead = self.spec.far and last and self.ahead(loop, segment)
             scope.body.append(loop)
             inside = scope.inside(loop.body)
             if last and loop.kind != "lane":
@@ -345,6 +344,16 @@ class _Scheduler(Folding):
             return "lane"
         parallel = not bound and not any(axis in r.over for r in segment.roots)
         return "parallel" if parallel else "serial"
+
+    def ahead(self, loop: Loop, segment: Segment) -> bool:
+        """Whether a loop over rows from memory asks for the next.
+
+        Loops over strips need not where rows are narrow and follow each other: these are foreseen.
+        """
+        narrow = self.spec.between(loop.axis)[1] <= NARROW
+        if loop.kind == "lane":
+            return not narrow or not all(all(o.layout.packed) for o in self.spec.operands)
+        return narrow and all(r.of in self.by_rows for r in segment.roots)
 
     def strip(self, segment: Segment, bound: tuple[str, ...], scope: Scope) -> None:
         """The loop over the strips of an axis."""

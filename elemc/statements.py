@@ -156,7 +156,7 @@ class Statements(FoldLoops):
         outer, self.mentioned = self.mentioned, set()
         self.line = {w.operand: f"{self.kernel.operands[w.operand].name}_line[i{k} - b{k}]"
                      for w in item.lines}
-        if item.ahead:
+        if item.ahead and item.kind != "lane":
             view["fetch"] = self.fetches(item, start, 2)
             view["length"] = stop
             self.macros |= {"FETCH_LINE"} if view["fetch"] else set()

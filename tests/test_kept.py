@@ -121,8 +121,26 @@ def test_where_new_outputs_begin():
 
 def test_strips_that_compute_ask_for_the_next_row():
     x = np.random.default_rng(2).random((1500, 2000))
-    f = ec.compile(lambda x, m: np.sum(np.exp(x - m), axis=0))
-    text = f.dump(x, x[0])
-    assert text.count("FETCH_LINE(FETCH, x_p + b0 * x_s0 + i1 * x_s1 + x_s1, ") == 1
-    assert "FETCH" not in f.dump(x[:9], x[0])
-    np.testing.assert_allclose(f(x, x[0]), np.sum(np.exp(x - x[0]), axis=0), rtol=1e-13)
+    f = ec.compile(lambda x, y, m: (lambda e: (e / 2, np.sum(e * y, axis=0)))(np.exp(x - m)))
+    text = f.dump(x, x, x[0])
+    for fetch in ("FETCH, x", "FETCH, y", "FETCH_OUT, z0"):
+        name = fetch.split()[-1]
+        assert text.count(f"FETCH_LINE({fetch}_p + (b0 + at) * {name}_s0 + i1 * {name}_s1 + "
+                          f"{name}_s1, TURN * 8);") == 1
+    assert "TURN = 64" in text
+    assert "FETCH" not in f.dump(x[:9], x[:9], x[0])
+    for n in (1993, 2000):
+        got = f(x[:, :n], x[:, :n], x[0, :n])
+        e = np.exp(x[:, :n] - x[0, :n])
+        np.testing.assert_allclose(got[0], e / 2, rtol=1e-13)
+        np.testing.assert_allclose(got[1], np.sum(e * x[:, :n], axis=0), rtol=1e-12)
+
+
+def test_strips_of_narrow_rows_that_follow_each_other_are_foreseen():
+    f = ec.compile(lambda x: np.sum(np.exp(x), axis=0))
+    x = np.random.default_rng(3).random((9000, 600))
+    for narrow, apart in ((x.reshape(-1, 300), x[:, :300]), (x.reshape(-1, 20), x[:, :500])):
+        assert "FETCH" not in f.dump(narrow)
+        assert "FETCH_LINE(FETCH" in f.dump(apart)
+        for y in (narrow, apart):
+            np.testing.assert_allclose(f(y), np.sum(np.exp(y), axis=0), rtol=1e-12)
