@@ -146,8 +146,8 @@ class _Emitter(Statements):
                   for h, t in self.trees.items()]
         macros = [MACROS[m] for m in MACROS if m in self.macros]
         constants = {**{name: self.strip_length(name) for name in STRIP_BYTES},
-                     "RUN": RUN, "TURN": self.turn, "BLOCK": BLOCK, "ROWS": ROWS, "PACK": PACK,
-                     "TREE": TREE, "TILE": self.tile, "PAD": self.pad, "LINE": self.line_length}
+                     "RUN": RUN, "BLOCK": BLOCK, "ROWS": ROWS, "PACK": PACK, "TREE": TREE,
+                     "TILE": self.tile, "PAD": self.pad, "LINE": self.line_length}
         used = [f"{k} = {v}" for k, v in sorted(self.lanes.items())]
         used += [f"{k} = {v}" for k, v in constants.items() if k in self.macros]
         used += [f"AHEAD = {AHEAD}"] if "NEXT" in self.macros else []

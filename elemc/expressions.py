@@ -78,6 +78,8 @@ class Expressions:
         self.running: set[str] = set()  # folds whose states are in registers for several rows
         self.width = 0  # of narrow rows
         self.strip = "STRIP"  # the name of the length of strips around
+        self.ends: tuple[()] | tuple[str, str] = ()  # where the part of a strip begins and ends
+        self.staged: set[str] = set()  # arrays that are as long as parts
         self.after_lanes = False  # in rows shorter than the lanes, and in what is left of others
         self.within: dict[str, tuple[str, str]] = {}  # the chunk that is being folded
         self.instead: dict[str, str] = {}  # what counts along an axis, if not its variable
@@ -264,7 +266,7 @@ class Expressions:
         if element.at == "row":
             return f"r * {self.width} + l"
         if element.at is not None and not element.dims:
-            return "l"
+            return "l - at" if element.name in self.staged else "l"
         text = ""
         for axis in element.dims:
             if text:

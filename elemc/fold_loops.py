@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from .cnames import stem
 from .dtypes import ctype
 from .nest import (
@@ -34,7 +32,6 @@ AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where 
 STRIP_BYTES = {"STRIP": 8192, "STAGE": 512, "ABREAST": 128}
 LEAST_BYTES = 512  # of a strip with many arrays
 RUN = 4  # rows that are added to a strip of states before these go to memory
-TURN_BYTES = 512  # of a strip that are computed before it asks for more of the next row
 
 
 class FoldLoops(RowEnds):
@@ -46,13 +43,12 @@ class FoldLoops(RowEnds):
         self.fetched: set[int] = set()  # operands that loops ask for in advance
         self.packs: set[str] = set()  # the axes of rows that are taken side by side
         self.strips: dict[str, int] = {}  # the lengths of strips, by their names in C
-        self.turn = TURN_BYTES  # elements, of one byte at least
 
-    def need_strip(self, dtype: np.dtype, count: int = 1) -> None:
-        """Make strips narrow enough for `count` arrays of `dtype`."""
-        most = STRIP_BYTES[self.strip]
-        fits = max(most // count, min(most, LEAST_BYTES)) // max(4, dtype.itemsize)
-        self.strips[self.strip] = min(self.strips.get(self.strip, fits), fits)
+    def need_strip(self, name: str, size: int, count: int = 1) -> None:
+        """Make strips of this name narrow enough for `count` arrays of elements of `size` bytes."""
+        most = STRIP_BYTES[name]
+        fits = max(most // count, min(most, LEAST_BYTES)) // max(4, size)
+        self.strips[name] = min(self.strips.get(name, fits), fits)
 
     def strip_length(self, name: str) -> int:
         """How many elements strips of this name have."""
@@ -161,14 +157,14 @@ class FoldLoops(RowEnds):
         late = unforeseen(item.body, item.axis, 1)
         wanted: list[Load | Write] = [*unforeseen(item.body, item.axis, most)]
         if around:
-            wanted += [s for s in item.body if isinstance(s, Write)]
+            wanted += [s for s in statements(item.body) if isinstance(s, Write)]
         for want in wanted:
             operand = self.kernel.operands[want.operand]
             layout, perm, packed = operand.layout, operand.layout.perm, operand.layout.packed
             lines = runs_along(want.access, perm, item.axis) and layout.step > 0
             rows = want.access[perm[-2]].axis if packed and (around or not packed[-1]) else ""
-            if want.operand in self.fetched or not lines or rows is None or (
-                    around and rows != around):
+            again = want.operand in self.fetched and not around
+            if again or not lines or rows is None or (around and rows != around):
                 continue
             self.fetched.add(want.operand)
             written = isinstance(want, Write)
@@ -195,7 +191,7 @@ class FoldLoops(RowEnds):
         width = "1" if item.strip is None else f"w{self.digit[item.strip]}"
         if item.strip is not None:
             for fold in item.folds:
-                self.need_strip(fold.dtype, len(item.folds))
+                self.need_strip(self.strip, fold.dtype.itemsize, len(item.folds))
         self.width = item.width
         folds = [self.fold(f, item) for f in item.folds]
         rows, folds = [f for f in folds if f["row"]], [f for f in folds if not f["row"]]
@@ -213,26 +209,13 @@ class FoldLoops(RowEnds):
                     f"i{k}" if each else f"b{k} / ROWS"),
                 "top": f"{name}_top", "done": f"{name}_done", "body": self.body(item.body),
                 "run": self.run(item), "packed": self.packed(item) if item.packed else None}
-        if not (view["run"] or view["packed"]):
-            self.strips_ahead(item, view["body"])
         return view | self.joined(folds, "" if item.strip is None else "[l]")
-
-    def strips_ahead(self, item: Blocks, views: Sequence[dict[str, Any]]) -> None:
-        """Have loops over a strip ask for the next row, a part of it before each part they compute.
-
-        All at once it would be more than processors can ask for: these then wait.
-        """
-        for loop, view in zip(item.body, views, strict=True):
-            if isinstance(loop, Loop) and loop.axis == item.strip and loop.ahead:
-                base = f"(b{self.digit[loop.axis]} + at)"
-                view["fetch"] = self.fetches(loop, base, len(self.kernel.operands), item.axis)
-                self.macros |= {"FETCH_LINE", "TURN"} if view["fetch"] else set()
-                self.turn = min((self.turn, *(TURN_BYTES // size for *_, size in view["fetch"])))
 
     def run(self, item: Blocks) -> dict[str, Any] | None:
         """The innermost loop for several rows at once, if memory is what it waits for."""
         apart = item.strip is None or item.packed or any(f.part or f.rows for f in item.folds)
-        if apart or len(item.body) > 1 or _cost(item.body) >= HEAVY:
+        parts = any(isinstance(s, Loop) and s.kind == "parts" for s in item.body)
+        if apart or parts or len(item.body) > 1 or _cost(item.body) >= HEAVY:
             return None
         self.macros |= {"RUN", "UNROLL"}
         self.running = {f.name for f in item.folds}

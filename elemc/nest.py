@@ -5,8 +5,8 @@ Grammar::
     Kernel    := (phases, buffers)
     Phase     := (axis or None, body)              a parallel phase runs `axis` from begin to end
     statement := Loop(axis, kind, body)            kind: serial | parallel | strip | lane |
-                                                           chunks | tiles | turned | abreast |
-                                                           mirrored
+                                                           parts | chunks | tiles | turned |
+                                                           abreast | mirrored
                | LaneLoop(axis, folds, body)       folds along a row, in lanes
                | Blocks(axis, folds, body)         folds along an outer axis, in a pairwise tree
                | Let(name, value)                  a constant
@@ -116,9 +116,10 @@ class Loop:
     """A loop over one axis; `independent` if its iterations may run in any order.
 
     A "mirrored" one is part of a loop over the same axis, and goes the other way.
-    `lines` are writes of its body that go past the caches, a block at a time; `ahead` asks the
-    memory for as much as a turn of the loops around reads; `length` names how long strips are:
-    STAGE, if they go from one loop to the next, ABREAST, if they are of rows.
+    "parts" are of a strip, STAGE elements each.  `lines` are writes of its body that go past the
+    caches, a block at a time; `ahead` is the axis around of which the next turn is asked for;
+    `length` names how long strips are: STAGE, if they go from one loop to the next, ABREAST, if
+    they are of rows.
     """
 
     axis: str
@@ -127,7 +128,7 @@ class Loop:
     independent: bool = False
     reverse: bool = False
     lines: tuple[Write, ...] = ()
-    ahead: bool = False
+    ahead: str = ""
     length: str = "STRIP"
 
 

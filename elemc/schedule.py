@@ -278,13 +278,14 @@ class _Scheduler(Folding):
             loop = Loop(axis, self.kind(axis, bound, segment), [], reverse=bool(segment.reverse))
             loop.independent = last and (loop.kind == "lane" or all(
                 isinstance(r.of, Store) or r.of in self.by_rows for r in segment.roots))
-            loop.ahead = self.spec.far and last and self.ahead(loop, segment)
+            if self.spec.far and last and self.comes_late(loop, segment):
+                loop.ahead = bound[-1].rstrip("/")
             scope.body.append(loop)
             inside = scope.inside(loop.body)
-            if last and loop.kind != "lane":
+            if last and self.length == "STRIP":
                 inside = self.stages(segment, loop, inside, frozenset(inner))
             self.level(segment.roots, inner, inside)
-            if loop.independent and not loop.kind == "lane" and self.spec.large:
+            if loop.independent and loop.kind != "lane" and self.spec.large:
                 loop.lines = tuple(s for s in loop.body if isinstance(s, Write)
                                    and (s.operand, axis) in self.lines)
         for root in starting:
@@ -299,24 +300,22 @@ class _Scheduler(Folding):
     def stages(self, segment: Segment, loop: Loop, scope: Scope, bound: frozenset[str]) -> Scope:
         """Cut a loop into strips where its functions wait for each other; the scope of the last.
 
-        Functions do not wait for what goes on from element to element, either.
+        Functions do not wait for what goes on, either.  Strips have parts, also to ask for memory.
         """
-        inputs = [v for r in segment.roots for v in r.inputs()]
-        stores = all(isinstance(r.of, Store) for r in segment.roots)
+        inputs, strip = [v for r in segment.roots for v in r.inputs()], loop.kind == "lane"
         cut: list[list[Value]] = []
-        if loop.independent and stores:
+        if loop.independent and (strip or all(isinstance(r.of, Store) for r in segment.roots)):
             cut = stages(inputs, lambda v: scope.find(v) is not None)
         elif not loop.independent and not loop.reverse:
             cut = [[v for v in scope.invariant(inputs, bound) if loop.axis in v.axes
                     and cost(walk([v], is_fold)) >= HEAVY]]
-        if not any(cut):
+        if not any(cut) and not (strip and loop.ahead):
             return scope
-        independent = loop.independent
-        loop.kind = "parallel strip" if loop.kind == "parallel" else "strip"
+        last = Loop(loop.axis, "lane", [], independent=loop.independent)
+        loop.kind = "parts" if strip else "parallel strip" if loop.kind == "parallel" else "strip"
         loop.independent, loop.length = False, "STAGE"
         for values in cut:
             scope.rows(values, loop.axis)
-        last = Loop(loop.axis, "lane", [], independent=independent)
         loop.body.append(last)
         return scope.inside(last.body)
 
@@ -345,14 +344,17 @@ class _Scheduler(Folding):
         parallel = not bound and not any(axis in r.over for r in segment.roots)
         return "parallel" if parallel else "serial"
 
-    def ahead(self, loop: Loop, segment: Segment) -> bool:
-        """Whether a loop over rows from memory asks for the next.
+    def comes_late(self, loop: Loop, segment: Segment) -> bool:
+        """Whether a loop over rows that come from memory should ask for the next.
 
-        Loops over strips need not where rows are narrow and follow each other: these are foreseen.
+        Loops over strips need not where rows are narrow and follow each other: these are foreseen;
+        nor where they compute little.
         """
         narrow = self.spec.between(loop.axis)[1] <= NARROW
         if loop.kind == "lane":
-            return not narrow or not all(all(o.layout.packed) for o in self.spec.operands)
+            foreseen = narrow and all(all(o.layout.packed) for o in self.spec.operands)
+            heavy = cost(walk(v for r in segment.roots for v in r.inputs())) >= HEAVY
+            return heavy and not foreseen and any(isinstance(r.of, Fold) for r in segment.roots)
         return narrow and all(r.of in self.by_rows for r in segment.roots)
 
     def strip(self, segment: Segment, bound: tuple[str, ...], scope: Scope) -> None:

@@ -13,22 +13,33 @@ from .order import HEAVY
 from .values import Op, Value, walk
 
 DEAR = 4  # additions from which on a value is kept for the next stage, not computed again
+LONG = 5  # additions in a row that have a stage of their own, before functions or after them,
+CROWDED = 40  # in loops that compute so many in all
 
 
 def stages(wanted: Sequence[Value], known: Callable[[Value], bool]) -> list[list[Value]]:
     """What each loop but the last computes for later ones; empty if none waits for a function.
 
-    A heavy operation's stage is the number of them on the longest way to it.
+    A heavy operation's stage is the number of them on the longest way to it.  In crowded loops,
+    where a processor sees few turns at once, functions do not share theirs with what is long.
     """
     order = walk(wanted, known)
     stage: dict[Value, int] = {}
     price: dict[Value, int] = {}  # of computing it again
+    way: dict[Value, int] = {}  # to it from a function or a load, one addition after the other
+    own = {v: v.op.cost if isinstance(v, Op) and not known(v) else 0 for v in order}
+    crowded = sum(own.values()) >= CROWDED
     for value in order:
         args = () if known(value) else value.args
-        own = value.op.cost if isinstance(value, Op) and args else 0
-        stage[value] = max((stage[a] for a in args), default=0) + (own >= HEAVY)
-        price[value] = own + sum(price[a] for a in args if price[a] < DEAR)
+        before, heavy = max((way[a] for a in args), default=0), own[value] >= HEAVY
+        stage[value] = max((stage[a] for a in args), default=0) + heavy
+        if heavy and crowded and before >= LONG:
+            stage[value] = max(2, stage[value])
+        way[value] = 0 if heavy else before + own[value]
+        price[value] = own[value] + sum(price[a] for a in args if price[a] < DEAR)
     last = max((stage[v] for v in wanted), default=0)
+    if last and crowded and any(stage[v] == last and way[v] >= LONG for v in wanted):
+        last += 1
     if last < 2:
         return []
     found: list[list[Value]] = [[] for _ in range(last - 1)]
@@ -39,7 +50,7 @@ def stages(wanted: Sequence[Value], known: Callable[[Value], bool]) -> list[list
     for value in reversed(order):
         if known(value):
             continue
-        heavy = isinstance(value, Op) and value.op.cost >= HEAVY
+        heavy = own[value] >= HEAVY
         dear = price[value] >= DEAR
         early = heavy or dear and value in awaited
         first = max(1, stage[value]) if early else min(users[value])

@@ -60,9 +60,11 @@ class Statements(FoldLoops):
                 return {"kind": "let", "name": item.name, "value": self.text(item.value),
                         "type": self.type(item.value.dtype)}
             case Local():
+                strip = "STAGE" if self.ends else self.strip
                 if item.strip:
-                    self.need_strip(item.dtype)
-                size = (f"[{self.strip}]" if item.strip else "[TILE][TILE + PAD]" if item.tile
+                    self.need_strip(strip, item.dtype.itemsize)
+                    self.staged |= {item.name} if self.ends else set()
+                size = (f"[{strip}]" if item.strip else "[TILE][TILE + PAD]" if item.tile
                         else f"[{item.length}]" if item.length
                         else f"[PACK * {item.rows}]" if item.rows else "")
                 return {"kind": "local", "name": item.name + size, "type": self.type(item.dtype)}
@@ -130,6 +132,8 @@ class Statements(FoldLoops):
         if item.kind.endswith("tiles"):
             return self.tiles(item, *((begin, end) if item.kind.startswith("parallel") else
                                       self.bounds(item.axis)))
+        if item.kind == "parts":
+            return self.parts(item, k)
         start, stop = self.bounds(item.axis)
         if item.kind == "mirrored":
             forth, self.instead[item.axis] = self.var(item.axis), f"r{k}"
@@ -151,7 +155,7 @@ class Statements(FoldLoops):
             self.strip = item.length
             self.macros.add(self.strip)
             for buffer in (b for b in self.kernel.buffers if b.strip == self.strip):
-                self.need_strip(buffer.dtype, 8)
+                self.need_strip(self.strip, buffer.dtype.itemsize, 8)
             view |= {"kind": "strip", "most": self.strip}
         outer, self.mentioned = self.mentioned, set()
         self.line = {w.operand: f"{self.kernel.operands[w.operand].name}_line[i{k} - b{k}]"
@@ -165,12 +169,29 @@ class Statements(FoldLoops):
         if item.lines:
             view |= self.lines(item, k)
         if item.kind == "lane":
-            view |= {"kind": "lane", "index": item.axis in self.mentioned}
-            view |= self.end_of_row(item, "0", f"w{k}")
+            begin, end = self.ends or ("0", f"w{k}")
+            view |= {"kind": "lane", "index": item.axis in self.mentioned, "begin": begin}
+            view |= {"width": end} | self.end_of_row(item, begin, end)
         elif item.kind == "serial" and not item.lines:
             view |= self.end_of_row(item, start, stop)
         self.mentioned |= outer
         return view
+
+    def parts(self, item: Loop, k: int) -> dict[str, Any]:
+        """A loop over parts of a strip, before each of which it asks for one of the next turn's.
+
+        More at once than that are more than processors can ask for: these then wait.
+        """
+        self.macros.add("STAGE")
+        self.ends = "at", "to"
+        body, fetch = self.body(item.body), []
+        if item.ahead:
+            fetch = self.fetches(item, f"(b{k} + at)", len(self.kernel.operands), item.ahead)
+        for *_, size in fetch:
+            self.macros.add("FETCH_LINE")
+            self.need_strip("STAGE", size)
+        self.ends = ()
+        return {"kind": "parts", "width": f"w{k}", "fetch": fetch, "body": body}
 
     def chunks(self, item: Loop, begin: str, end: str) -> dict[str, Any]:
         """A loop over chunks of an axis."""

@@ -50,6 +50,25 @@ def test_bits_do_not_depend_on_the_place(fn, dtype):
                 assert_same_bits(np.ascontiguousarray(g[::-1] if a.strides[0] < 0 else g), w[:n])
 
 
+def crowded(x, y):  # what the functions wait for, and what waits for them, have their own stages
+    u = 0.8 * (x + 0.04 * x * x * x) + y
+    t, e = np.tanh(u), np.exp(-np.abs(u))
+    return np.sum((0.5 * x * (1 - t * t) + e / (1 + e)) * y + t, axis=0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_strips_have_stages(dtype):
+    x = RNG.standard_normal((70, 530)).astype(dtype)
+    f = ec.compile(crowded)
+    text = f.dump(x, x[1])
+    assert text.count("[STAGE];") == 4 and text.count("l < to") == 2
+    whole = f(x, x[1])
+    np.testing.assert_allclose(whole, crowded(x, x[1]), rtol=0, atol=1000 * np.finfo(dtype).eps)
+    for n in (17, 63, 64, 65, 127, 130, 200):
+        for a in (x[:, :n], x[:, :n].copy(), x.repeat(2, axis=1)[:, ::2][:, :n]):
+            assert_same_bits(f(a, x[1, :n]), whole[:n])
+
+
 @pytest.mark.parametrize("fn", [chain, shared, price])
 def test_values(fn):
     x, y = RNG.standard_normal((2, 70, 130))
