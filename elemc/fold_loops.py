@@ -31,6 +31,7 @@ AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where 
 # of a value that goes through stages, as much as a processor looks ahead; of rows abreast.
 STRIP_BYTES = {"STRIP": 8192, "STAGE": 512, "ABREAST": 128}
 LEAST_BYTES = 512  # of a strip with many arrays
+WIDE = 4  # times as wide are strips that wait for memory: lines that go on are foreseen
 RUN = 4  # rows that are added to a strip of states before these go to memory
 
 
@@ -44,9 +45,12 @@ class FoldLoops(RowEnds):
         self.packs: set[str] = set()  # the axes of rows that are taken side by side
         self.strips: dict[str, int] = {}  # the lengths of strips, by their names in C
 
-    def need_strip(self, name: str, size: int, count: int = 1) -> None:
-        """Make strips of this name narrow enough for `count` arrays of elements of `size` bytes."""
-        most = STRIP_BYTES[name]
+    def need_strip(self, name: str, size: int, count: int = 1, times: int = 1) -> None:
+        """Make strips of this name narrow enough for `count` arrays of elements of `size` bytes.
+
+        They may be `times` as wide as others.
+        """
+        most = STRIP_BYTES[name] * times
         fits = max(most // count, min(most, LEAST_BYTES)) // max(4, size)
         self.strips[name] = min(self.strips.get(name, fits), fits)
 
@@ -190,8 +194,9 @@ class FoldLoops(RowEnds):
         name = item.folds[0].name
         width = "1" if item.strip is None else f"w{self.digit[item.strip]}"
         if item.strip is not None:
+            wide = WIDE if self.kernel.far and _cost(item.body) < HEAVY else 1
             for fold in item.folds:
-                self.need_strip(self.strip, fold.dtype.itemsize, len(item.folds))
+                self.need_strip(self.strip, fold.dtype.itemsize, len(item.folds), wide)
         self.width = item.width
         folds = [self.fold(f, item) for f in item.folds]
         rows, folds = [f for f in folds if f["row"]], [f for f in folds if not f["row"]]

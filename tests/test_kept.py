@@ -136,6 +136,16 @@ def test_strips_that_compute_ask_for_the_next_row():
         np.testing.assert_allclose(got[1], np.sum(e * x[:, :n], axis=0), rtol=1e-12)
 
 
+def test_strips_that_wait_for_memory_are_wide():
+    f = ec.compile(lambda x: (x.sum(axis=0), x.max(axis=0)))
+    x = np.random.default_rng(4).random((530, 4100))
+    assert "STRIP = 2048" in f.dump(x) and "STRIP = 512" in f.dump(x[:100])
+    for got, want in zip(f(x), (x.sum(axis=0), x.max(axis=0)), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-13)
+    for got, part in zip(f(x), f(x[:, 40:60]), strict=True):
+        assert np.array_equal(got[40:60], part)
+
+
 def test_strips_of_narrow_rows_that_follow_each_other_are_foreseen():
     f = ec.compile(lambda x: np.sum(np.exp(x), axis=0))
     x = np.random.default_rng(3).random((9000, 600))
