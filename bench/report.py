@@ -129,6 +129,6 @@ def plot(cells: Sequence[Cell], names: Sequence[str], base: str, path: str) -> N
     axes.set_yticks(range(len(shown)), labels, fontsize=7)
     axes.set_ylim(len(shown) - 0.5, -0.5)
     axes.grid(axis="x", alpha=0.3)
-    figure.legend(loc="outside upper center", ncols=len(names), fontsize=8)
+    figure.legend(loc="outside upper center", ncols=min(6, len(names)), fontsize=8)
     figure.savefig(path, dpi=150)
     plt.close(figure)
