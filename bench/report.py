@@ -113,6 +113,8 @@ def plot(cells: Sequence[Cell], names: Sequence[str], base: str, path: str) -> N
 
     shown = [cell for cell in cells if base in cell.samples]
     figure, axes = plt.subplots(figsize=(8, 1.2 + 0.24 * len(shown)), layout="constrained")
+    colors = plt.get_cmap("tab20").colors  # type: ignore[attr-defined]
+    axes.set_prop_cycle(color=[*colors[::2], *colors[1::2]])  # more than ten contestants
     for name in names:
         ys = [y for y, cell in enumerate(shown) if name in cell.samples and name != base]
         if not ys:
