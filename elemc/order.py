@@ -119,7 +119,7 @@ def roots(spec: Specialized) -> list[Root]:
     """Folds and stores, each after the folds it needs."""
     targets = [v for s in spec.stores for v in (s.value, s.mask) if v is not None]
     found: list[Root] = []
-    short, few = _short_axes(spec), _few(spec)
+    short, few = _short_axes(spec), few_axes(spec)
     for value in walk(targets):
         if isinstance(value, Fold):
             below = [value.arg] if isinstance(value, Place) else value.args
@@ -167,7 +167,7 @@ def _short_axes(spec: Specialized) -> frozenset[str]:
     return frozenset(a for a in spec.axes if spec.between(a)[1] < SHORT)
 
 
-def _few(spec: Specialized) -> frozenset[str]:
+def few_axes(spec: Specialized) -> frozenset[str]:
     """The folded axes whose loops the compiler unrolls inside of those along which vectors go."""
     values = walk(roots_of(spec.stores))
     if spec.large or calls(values):

@@ -24,17 +24,24 @@ from .nest import (
     Assign,
     Element,
     Kernel,
-    Let,
     Local,
     Loop,
     Statement,
     Write,
-    names_made,
-    names_used,
+    statements,
 )
 from .order import HEAVY, HOLDS, Root, cost, is_side, next_axis, open_strip, remaining, roots
 from .scope import Scope
-from .sharing import Segment, across, carried, loops, runs_along, same_states
+from .sharing import (
+    Segment,
+    across,
+    around_few,
+    carried,
+    loops,
+    pair_scans,
+    runs_along,
+    same_states,
+)
 from .specialize import lines
 from .stages import stages
 from .values import (
@@ -69,7 +76,7 @@ def schedule(spec: Specialized) -> Kernel:
 
 
 def in_pieces(segment: Segment) -> bool:
-    """Whether all that a loop at the top does, it does apart for every index."""
+    """Whether all that a loop does, it does apart for every index."""
     return segment.axis is not None and not any(segment.axis in r.over for r in segment.roots)
 
 
@@ -83,24 +90,6 @@ def side_of(segment: Segment) -> tuple[Value, bool]:
 def chunked(segment: Segment) -> bool:
     """Whether a loop at the top folds what can be folded in chunks, and merged."""
     return any(segment.axis in r.over and r.merges for r in segment.roots)
-
-
-def pair_scans(body: list[Statement]) -> None:
-    """Let scans from either end of an axis share a loop: each waits for its own last state."""
-    places = [k for k, s in enumerate(body) if isinstance(s, Loop)]
-    for a, b in reversed(list(zip(places, places[1:], strict=False))):
-        first, second = body[a], body[b]
-        if not isinstance(first, Loop) or not isinstance(second, Loop):
-            continue  # what stood here went into a pair
-        between = body[a + 1:b]
-        plain = all(isinstance(s, (Let, Local, Assign))
-                    for s in (*first.body, *between, *second.body))
-        hidden = names_made(first.body) & (names_used(second.body) | names_used(between))
-        changed = names_made([*between, *second.body]) & names_used(first.body)
-        if plain and not hidden | changed and (
-                first.axis == second.axis and first.reverse != second.reverse):
-            back = Loop(second.axis, "mirrored", second.body)
-            body[a:b + 1] = [*between, replace(first, body=[*first.body, back])]
 
 
 class _Scheduler(Folding):
@@ -276,8 +265,8 @@ class _Scheduler(Folding):
             self.blocks(segment, merged, inner, scope, strip)
         else:
             loop = Loop(axis, self.kind(axis, bound, segment), [], reverse=bool(segment.reverse))
-            loop.independent = last and (loop.kind == "lane" or all(
-                isinstance(r.of, Store) or r.of in self.by_rows for r in segment.roots))
+            loop.independent = in_pieces(segment) and (
+                last or around_few(segment.roots, inner, self.spec))
             if self.spec.far and last and self.comes_late(loop, segment):
                 loop.ahead = bound[-1].rstrip("/")
             scope.body.append(loop)
@@ -285,6 +274,9 @@ class _Scheduler(Folding):
             if last and self.length == "STRIP":
                 inside = self.stages(segment, loop, inside, frozenset(inner))
             self.level(segment.roots, inner, inside)
+            if loop.independent and not last:  # vectors go along this axis
+                for below in (s for s in statements(loop.body) if isinstance(s, Loop)):
+                    below.independent = False
             if loop.independent and loop.kind != "lane" and self.spec.large:
                 loop.lines = tuple(s for s in loop.body if isinstance(s, Write)
                                    and (s.operand, axis) in self.lines)
@@ -341,8 +333,7 @@ class _Scheduler(Folding):
         """How a plain loop runs."""
         if f"{axis}/" in bound:
             return "lane"
-        parallel = not bound and not any(axis in r.over for r in segment.roots)
-        return "parallel" if parallel else "serial"
+        return "serial" if bound or not in_pieces(segment) else "parallel"
 
     def comes_late(self, loop: Loop, segment: Segment) -> bool:
         """Whether a loop over rows that come from memory should ask for the next.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from .layout import Operand
-from .order import Root, next_axis, remaining
+from .nest import Assign, Let, Local, Loop, Statement, names_made, names_used
+from .order import Root, few_axes, next_axis, remaining
 from .records import dataclass
-from .values import ZERO, Access, At, Fold, Load, Scan, Store, Value, walk
+from .values import ZERO, Access, At, Fold, Load, Scan, Specialized, Store, Value, walk
 
 
 def same_states(a: Store | Fold, b: Store | Fold) -> bool:
@@ -43,6 +44,20 @@ def across(roots_of_loop: Sequence[Root], bound: Sequence[str],
             if layout.unit and runs_along(value.access, layout.perm, outer[0]):
                 found.append(value)
     return found
+
+
+def around_few(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialized) -> bool:
+    """Whether vectors go along a loop around those of few elements, which the compiler unrolls.
+
+    Where these are next to each other, it finds out by itself whether vectors are easily had.
+    """
+    rows = {a for r in roots_of_loop for a in remaining(r, bound)}
+    if not rows or not rows <= few_axes(spec):
+        return False
+    loads = walk((v for r in roots_of_loop for v in r.inputs()), lambda v: isinstance(v, Fold))
+    used = [v for v in (*loads, *(r.of for r in roots_of_loop)) if isinstance(v, (Load, Store))]
+    return not any(runs_along(v.access, spec.operands[v.operand].layout.perm, a)
+                   for v in used for a in rows)
 
 
 @dataclass
@@ -133,3 +148,21 @@ def carried(wanted: Sequence[Value], late: Mapping[Fold, Collection[Fold]],
                 found.update((a, f) for a in value.args if (f := waits.get(a)))
     found.update((v, f) for v in wanted if (f := waits.get(v)))
     return {v: f for v, f in found.items() if v not in known}
+
+
+def pair_scans(body: list[Statement]) -> None:
+    """Let scans from either end of an axis share a loop: each waits for its own last state."""
+    places = [k for k, s in enumerate(body) if isinstance(s, Loop)]
+    for a, b in reversed(list(zip(places, places[1:], strict=False))):
+        first, second = body[a], body[b]
+        if not isinstance(first, Loop) or not isinstance(second, Loop):
+            continue  # what stood here went into a pair
+        between = body[a + 1:b]
+        plain = all(isinstance(s, (Let, Local, Assign))
+                    for s in (*first.body, *between, *second.body))
+        hidden = names_made(first.body) & (names_used(second.body) | names_used(between))
+        changed = names_made([*between, *second.body]) & names_used(first.body)
+        if plain and not hidden | changed and (
+                first.axis == second.axis and first.reverse != second.reverse):
+            back = Loop(second.axis, "mirrored", second.body)
+            body[a:b + 1] = [*between, replace(first, body=[*first.body, back])]

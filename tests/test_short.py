@@ -90,6 +90,11 @@ def test_vectors_go_along_other_axes_than_that_of_few(length, order):
     np.testing.assert_allclose(f(x), x - x.mean(axis=1, keepdims=True), atol=1e-14)
     np.testing.assert_array_equal(f(x), f(np.ascontiguousarray(x)))
     assert ("STRIP" in f.dump(x)) == (order == "F" and length > 8)
+    if 1 < length <= 8:
+        assert ("INDEPENDENT for (int64_t i0" in f.dump(x)) == (order == "F")
+    want = f(x)
+    whole = np.asarray(np.concatenate([x, x[:3]]), order=order)
+    np.testing.assert_array_equal(f(whole[:-3], out=whole[3:]), want)
     cube = np.moveaxis(np.stack([x, x + 1], 1), 0, -1)  # in the middle, or two of them
     g = ec.compile(lambda x: (x.sum(axis=1), x.max(axis=(0, 1))))
     sums, greatest = g(cube)
