@@ -199,6 +199,7 @@ class _Emitter(Statements):
                     lines.append((name, f"s[{number}]"))
                     strides.append(terms)
                     number += 1
+            lines += [(f"{use.base}_ahead", use.ahead)] if use.ahead else []
             bound.append(Pointer(use.operand, starts, tuple(strides)))
             views.append({"name": use.base, "type": "char" if use.written else "const char",
                           "strides": lines})
@@ -225,7 +226,9 @@ MACROS = {
     "STREAM": "extern void elemc_stream(char *to, const void *block, int64_t bytes);",
     "FETCH": "#define FETCH(from) __builtin_prefetch(from)",
     "FETCH_OUT": "#define FETCH_OUT(to) __builtin_prefetch(to, 1) /* to write it */",
-    "NEXT": "#define NEXT(row, step) ((row) < 4 * AHEAD ? (step) : AHEAD) /* in the next row */",
+    "NEXT": """\
+#define NEXT(row, step) /* to one of the next rows, or in a long one */ \\
+  ((row) < 4 * AHEAD ? (1 + AHEAD / ((row) + 1)) * (step) : AHEAD)""",
     "PAGES": """\
 #if PAGES == 8 /* one stream leaves the memory idle: 32 KiB ahead, in turns from 8 pages */
 #define FETCH_PAGES(from) __builtin_prefetch((from) + 32768 - ((int64_t)(from) & 32767) \\

@@ -45,13 +45,17 @@ Text = tuple[str, int]  # an expression and its precedence
 
 @dataclass
 class Use:
-    """A pointer in the making; its strides are those along loop axes, or along dimensions."""
+    """A pointer in the making; its strides are those along loop axes, or along dimensions.
+
+    `ahead` is the distance to what loops ask for before they come to it, if that lies apart.
+    """
 
     base: str
     operand: int
     access: Access
     written: bool
     strides: dict[str | int, str] = field(default_factory=dict)
+    ahead: str = ""
 
 
 def terms_along(access: Access, key: str | int) -> tuple[tuple[int, int], ...]:

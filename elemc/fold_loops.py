@@ -8,6 +8,7 @@ from typing import Any
 
 from .cnames import stem
 from .dtypes import ctype
+from .expressions import Use
 from .nest import (
     Blocks,
     Kernel,
@@ -134,57 +135,72 @@ class FoldLoops(RowEnds):
                 "kind": "lanes", "lanes": lanes, "full": full, "independent": stores, "tree": tree,
                 "apart": apart, "wide": wide, "drop_lanes": ", ".join(
                     f"{f.name}_lane[l] = {f.name}_wide[l * {apart}]" for f in item.folds),
-                "var": f"i{k}", "start": start, "stop": stop,
+                "var": f"i{k}", "start": start, "stop": stop, "fetch": [], "fetch_end": [],
                 "base": f"b{k}", "end": f"e{k}", "count": f"b{k} / BLOCK",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds]}
         self.finer = {item.axis: apart} if apart > 1 else {}
         view["body"] = self.body(item.body)
         self.finer = {}
-        view |= self.ending(item, f"e{k}" if tree else stop, lanes, wide)
+        end = f"e{k}" if tree else stop
+        view |= self.ending(item, end, lanes, wide)
         at = view["first"] if apart == 1 else f"k * {lanes}"
-        far = self.fetches(item, at, 2) if full and self.kernel.far else []
-        view["fetch"] = [f"{fetch}({address}{f' + {at}' if at else ''})"
-                         for fetch, address, size in far for at in range(0, count * size, 64)]
+        for fetch, use, distance, size in self.wanted(item, 2) if full and self.kernel.far else []:
+            address = self.ahead(use, item.axis, at, distance)
+            view["fetch"] += [f"{fetch}({address}{f' + {part}' if part else ''})"
+                              for part in range(0, count * size, 64)]
+            if use.ahead:  # nothing asks for what is behind the last lanes
+                last = self.ahead(use, item.axis, f"({end} - 1)", distance)
+                view["fetch_end"].append(f"{fetch}({last})")
         return view | self.joined(view["folds"]) | row_states(view["folds"], tree)
 
     def fetches(self, item: LaneLoop | Loop, first: str, most: int = 1, around: str = ""
                 ) -> list[tuple[str, str, int]]:
-        """What has to be asked for, from index `first` on: macro, address, bytes per element.
+        """What has to be asked for, from index `first` on: macro, address, bytes per element."""
+        return [(fetch, self.ahead(use, item.axis, first, distance), size)
+                for fetch, use, distance, size in self.wanted(item, most, around)]
+
+    def ahead(self, use: Use, axis: str, index: str, distance: str) -> str:
+        """The address of what lies `distance` behind the element at `index` along `axis`."""
+        before, self.instead = self.instead, {**self.instead, axis: index}
+        offset, self.instead = self.offset(use), before
+        return " + ".join([f"{use.base}_p", offset, *([distance] if distance else [])])
+
+    def wanted(self, item: LaneLoop | Loop, most: int, around: str = ""
+               ) -> list[tuple[str, Use, str, int]]:
+        """What a loop asks for in advance: macro, pointer, distance and bytes per element.
 
         What `unforeseen` tells of up to `most` operands alone, of which more than one are asked for
-        in turns or not at all; only where few bytes lie between elements, and only the first loop
-        that reads them asks.  Of strips, it is the next turn's of the loop `around`, and what that
-        writes as well.
+        in turns or not at all, and of any number of them the rows that do not follow each other;
+        only where few bytes lie between elements, and only the first loop that reads them asks.
+        Of strips, it is the next turn's of the loop `around`, and what that writes as well.
         """
         found = []
-        before, self.instead = self.instead, {**self.instead, item.axis: first}
-        late = unforeseen(item.body, item.axis, 1)
-        wanted: list[Load | Write] = [*unforeseen(item.body, item.axis, most)]
+        late, few = (unforeseen(item.body, item.axis, k) for k in (1, most))
+        every: list[Load | Write] = [*unforeseen(item.body, item.axis, len(self.kernel.operands))]
         if around:
-            wanted += [s for s in statements(item.body) if isinstance(s, Write)]
-        for want in wanted:
+            every += [s for s in statements(item.body) if isinstance(s, Write)]
+        for want in every:
             operand = self.kernel.operands[want.operand]
             layout, perm, packed = operand.layout, operand.layout.perm, operand.layout.packed
             lines = runs_along(want.access, perm, item.axis) and layout.step > 0
             rows = want.access[perm[-2]].axis if packed and (around or not packed[-1]) else ""
             again = want.operand in self.fetched and not around
-            if again or not lines or rows is None or (around and rows != around):
+            if again or not lines or rows is None or (around and rows != around) or not (
+                    around or rows or want in few):
                 continue
             self.fetched.add(want.operand)
-            written = isinstance(want, Write)
+            size, written = layout.step * operand.dtype.itemsize, isinstance(want, Write)
             use = self.use(want.operand, want.access, written=written)
-            address = f"{use.base}_p + {self.offset(use)}"
-            fetch, needs = "FETCH_AHEAD" if want in late else "FETCH_PAGES", "PAGES"
+            fetch, needs, distance = "FETCH_AHEAD" if want in late else "FETCH_PAGES", "PAGES", ""
+            if rows:
+                distance = use.strides.setdefault(rows, f"{use.base}_s{self.digit[rows]}")
             if around:
-                address += f" + {use.strides[rows]}"
                 fetch = needs = "FETCH_OUT" if written else "FETCH"
             elif rows:  # after a row comes something else, or nothing
-                along, across = use.strides[item.axis], use.strides[rows]
-                address += f" + NEXT({self.extent(item.axis)} * {along}, {across})"
-                fetch, needs = "FETCH", "NEXT"
+                use.ahead = f"NEXT({self.extent(item.axis)} * {size}, {distance})"
+                fetch, needs, distance = "FETCH", "NEXT", f"{use.base}_ahead"
             self.macros |= {fetch, needs}
-            found.append((fetch, address, layout.step * operand.dtype.itemsize))
-        self.instead = before
+            found.append((fetch, use, distance, size))
         return found
 
     def blocks(self, item: Blocks) -> dict[str, Any]:

@@ -83,6 +83,17 @@ def test_masked_and_added_outputs_keep_nothing():
     np.testing.assert_allclose(out, 1 + numpy_of(columns, X), rtol=1e-12)
 
 
+@pytest.mark.parametrize("columns", [17, 24, 40])
+def test_all_of_a_short_row_from_memory_is_asked_for(columns):
+    f = ec.compile(lambda x: ec.sum(x, axis=1))
+    x = np.random.default_rng(1).standard_normal((2_400_000 // columns, columns + 9))[:, :columns]
+    for rows in (x, x[::-1], x[:50]):
+        np.testing.assert_allclose(f(rows), rows.sum(axis=1), atol=1e-11)
+    text = f.dump(x)
+    assert "FETCH(x_p + i0 * x_s0 + (n1 - 1) * x_s1 + x_ahead);" in text
+    assert "FETCH" not in f.dump(x[:50])
+
+
 @pytest.mark.parametrize("pages", [1, 8])
 def test_rows_from_memory_are_asked_for_in_advance(pages, monkeypatch):
     monkeypatch.setattr(build, "pages_flag", lambda tool: f"-DPAGES={pages}")

@@ -83,6 +83,16 @@ def test_what_is_chosen_from_is_asked_for_in_advance(large):
     assert "FETCH" not in ec.compile(lambda x, y: x + y).dump(x, y)
 
 
+def test_rows_that_do_not_follow_each_other_are_asked_for_in_advance(large):
+    x, y = values((40, 300), "float64"), values((40, 300), "float64")
+    f = ec.compile(lambda x, y: 2 * x + y)
+    for far in (x[::-1], values((40, 307), "float64")[:, :300]):
+        np.testing.assert_array_equal(f(far, y), 2 * far + y)
+        text = f.dump(far, y)
+        assert text.count("FETCH_LINE(") == 2 and "+ x_ahead, LINE * 8" in text
+        assert "x_ahead = NEXT(n1 * 8, x_s0)" in text
+
+
 def test_large_outputs_are_recognised_on_both_call_paths():
     s = ec.vector("x")
     f = ec.function([s], s + 1)
