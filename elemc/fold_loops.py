@@ -24,7 +24,7 @@ from .nest import (
 )
 from .order import HEAVY, cost
 from .row_ends import LANE_BYTES, LANES, RowEnds, is_store
-from .sharing import runs_along
+from .sharing import rows_of, runs_along
 from .values import Convert, Load, Op, Value, walk
 
 AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where rows lie apart
@@ -181,9 +181,10 @@ class FoldLoops(RowEnds):
             every += [s for s in statements(item.body) if isinstance(s, Write)]
         for want in every:
             operand = self.kernel.operands[want.operand]
-            layout, perm, packed = operand.layout, operand.layout.perm, operand.layout.packed
-            lines = runs_along(want.access, perm, item.axis) and layout.step > 0
-            rows = want.access[perm[-2]].axis if packed and (around or not packed[-1]) else ""
+            layout = operand.layout
+            lines = runs_along(want.access, layout.perm, item.axis) and layout.step > 0
+            rows, follow = rows_of(want.access, layout)
+            rows = "" if follow and not around else rows
             again = want.operand in self.fetched and not around
             if again or not lines or rows is None or (around and rows != around) or not (
                     around or rows or want in few):

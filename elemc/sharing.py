@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 
-from .layout import Operand
+from .layout import Layout, Operand
 from .nest import Assign, Let, Local, Loop, Statement, names_made, names_used
 from .order import Root, few_axes, next_axis, remaining
 from .records import dataclass
@@ -26,6 +26,13 @@ def runs_along(access: Access, perm: Sequence[int], axis: str) -> bool:
     last = access[perm[-1]] if perm else ZERO
     return last.terms == ((axis, 1),) and last.divisor == 1 and (
         sum(axis in at.axes for at in access) == 1)
+
+
+def rows_of(access: Access, layout: Layout) -> tuple[str | None, bool]:
+    """The axis of the rows that are lines of memory ("": there is one row), and if they go on."""
+    outer = zip(layout.perm, layout.packed, strict=False)
+    return next(((access[dim].axis, packed) for dim, packed in reversed([*outer])
+                 if access[dim] != ZERO), ("", False))  # that of a merged axis is ZERO
 
 
 def across(roots_of_loop: Sequence[Root], bound: Sequence[str],

@@ -91,6 +91,9 @@ def test_rows_that_do_not_follow_each_other_are_asked_for_in_advance(large):
         text = f.dump(far, y)
         assert text.count("FETCH_LINE(") == 2 and "+ x_ahead, LINE * 8" in text
         assert "x_ahead = NEXT(n1 * 8, x_s0)" in text
+    x, y = values((3, 20, 6, 50), "float64")[:, ::-1], values((3, 20, 6, 50), "float64")
+    np.testing.assert_array_equal(f(x, y), 2 * x + y)
+    assert "x_ahead = NEXT(n2 * 8, x_s1)" in f.dump(x, y)  # two axes are one
 
 
 def test_large_outputs_are_recognised_on_both_call_paths():
