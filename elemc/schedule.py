@@ -152,7 +152,8 @@ class _Scheduler(Folding):
                  for v in walk(r.inputs(), is_fold)}
         found: list[Value] = []
         for value in reversed(walk([v for r in segment.roots for v in r.inputs()], is_fold)):
-            if value not in again or value in self.planned or value in walk(found, is_fold):
+            if value not in again or value in self.planned or value in self.kept or (
+                    value in walk(found, is_fold)):
                 continue
             below = walk([value], is_fold)
             known = all(scope.find(v) for v in below if is_fold(v) or isinstance(v, At))

@@ -165,3 +165,19 @@ def test_strips_of_narrow_rows_that_follow_each_other_are_foreseen():
         assert "FETCH_LINE(FETCH" in f.dump(apart)
         for y in (narrow, apart):
             np.testing.assert_allclose(f(y), np.sum(np.exp(y), axis=0), rtol=1e-12)
+
+
+def test_what_waits_in_an_output_is_not_kept_by_rows_as_well():
+    def loss(x, y, c):
+        a, b = np.sqrt(1 + x * x), 0.1 * np.exp(-y * y)
+        return np.sum((a - np.mean(a, axis=1, keepdims=True)) * np.sqrt(1 + b * b) * c)
+
+    x, y, c = np.random.default_rng(3).standard_normal((3, 40, 30))
+    gradient = ec.grad(ec.compile(loss), (0, 1))
+    want = gradient(x, y, c)
+    for got, other in zip(gradient(x, np.asfortranarray(y), c), want, strict=True):
+        np.testing.assert_allclose(got, other, rtol=1e-12, atol=1e-14)
+    ways = np.random.default_rng(4).standard_normal((2, 40, 30))
+    step = 1e-6
+    more, less = (loss(x + s * ways[0], y + s * ways[1], c) for s in (step, -step))
+    assert abs((more - less) / (2 * step) - np.sum(ways * want)) < 1e-6
