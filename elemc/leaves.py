@@ -124,8 +124,8 @@ class Leaves:
                 scope.known[value] = scope.let(self.buffered[value])
             elif value in self.kept and value.axes in folded:
                 store = self.kept[value]
+                made = scope.value(value)  # may be made of what was kept there so far
                 self.forget_kept(store)
-                made = scope.value(value)
                 scope.known[value] = made if isinstance(made, Named) else scope.let(made)
                 scope.body.append(Write(store.operand, store.access, scope.known[value],
                                         store.mode, None))

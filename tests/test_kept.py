@@ -181,3 +181,16 @@ def test_what_waits_in_an_output_is_not_kept_by_rows_as_well():
     step = 1e-6
     more, less = (loss(x + s * ways[0], y + s * ways[1], c) for s in (step, -step))
     assert abs((more - less) / (2 * step) - np.sum(ways * want)) < 1e-6
+
+
+def test_folds_below_what_will_wait_in_an_output_are_buffered():
+    def loss(x, y, c):
+        e = np.exp(x * y - np.max(x * y, axis=1, keepdims=True))
+        return np.sum(e / np.sum(e, axis=1, keepdims=True) * c)
+
+    rng = np.random.default_rng(3)
+    x, c = rng.standard_normal((2, 65, 2, 16))
+    y = rng.standard_normal((2, 16))
+    gradient = ec.grad(ec.compile(loss), (0, 1))
+    for got, want in zip(gradient(np.asfortranarray(x), y, c), gradient(x, y, c), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-13)
