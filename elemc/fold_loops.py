@@ -145,21 +145,21 @@ class FoldLoops(RowEnds):
         view |= self.ending(item, end, lanes, wide)
         at = view["first"] if apart == 1 else f"k * {lanes}"
         for fetch, use, distance, size in self.wanted(item, 2) if full and self.kernel.far else []:
-            address = self.ahead(use, item.axis, at, distance)
+            address = self.address(use, item.axis, at, distance)
             view["fetch"] += [f"{fetch}({address}{f' + {part}' if part else ''})"
                               for part in range(0, count * size, 64)]
             if use.ahead:  # nothing asks for what is behind the last lanes
-                last = self.ahead(use, item.axis, f"({end} - 1)", distance)
+                last = self.address(use, item.axis, f"({end} - 1)", distance)
                 view["fetch_end"].append(f"{fetch}({last})")
         return view | self.joined(view["folds"]) | row_states(view["folds"], tree)
 
     def fetches(self, item: LaneLoop | Loop, first: str, most: int = 1, around: str = ""
                 ) -> list[tuple[str, str, int]]:
         """What has to be asked for, from index `first` on: macro, address, bytes per element."""
-        return [(fetch, self.ahead(use, item.axis, first, distance), size)
+        return [(fetch, self.address(use, item.axis, first, distance), size)
                 for fetch, use, distance, size in self.wanted(item, most, around)]
 
-    def ahead(self, use: Use, axis: str, index: str, distance: str) -> str:
+    def address(self, use: Use, axis: str, index: str, distance: str) -> str:
         """The address of what lies `distance` behind the element at `index` along `axis`."""
         before, self.instead = self.instead, {**self.instead, axis: index}
         offset, self.instead = self.offset(use), before

@@ -217,7 +217,7 @@ class _Scheduler(Folding):
         pending = {v: f for f, every in self.waiting.items() if isinstance(f, Fold) for v in every}
         known: dict[Value, Fold | None] = {
             v: None if v in self.buffered else pending.get(v) for v in self.planned}
-        made = walk([v for r in segment.roots for v in r.inputs()], is_fold)
+        made = set(walk([v for r in segment.roots for v in r.inputs()], is_fold))
         known |= dict.fromkeys(v for v in self.kept if v in self.buffered or v in made)
         for value, last in carried(values, late, known).items():
             self.plan(value, value.axes - around, shared, strip if strip in value.axes else None)

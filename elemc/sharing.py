@@ -1,4 +1,4 @@
-"""Which outputs and folds share a loop, and what of a loop has to outlive it."""
+"""Which outputs and folds share a loop, along which lines, and what of it has to outlive it."""
 
 from __future__ import annotations
 
