@@ -6,6 +6,7 @@ maximum along rows goes with the maximum, in vectors.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
@@ -26,6 +27,7 @@ from .values import (
     Place,
     Scan,
     Specialized,
+    Store,
     Value,
     rewrite,
     walk,
@@ -98,7 +100,7 @@ def loads_of(fold: Fold, spec: Specialized) -> list[Load]:
     """What a fold reads: first of the most axes, then in short rows, but not too short for vectors.
 
     So where operands are folded along different rows, the lines of one that lies across are still
-    in the caches in the next row.
+    in the caches in the next row.  Of the rest, first what lies as most operands do.
     """
     loads = [v for v in walk(fold.args) if isinstance(v, Load)]
     most = max((len(v.axes) for v in loads), default=0)
@@ -109,7 +111,10 @@ def loads_of(fold: Fold, spec: Specialized) -> list[Load]:
         known = max((spec.between(a)[1] for a in inner[load]), default=0)
         return known if folded and known > SHORT else LONGEST
 
-    return sorted(loads, key=lambda v: (-len(v.axes), length(v), v.operand))
+    places: list[Load | Store] = [*loads, *spec.stores]
+    rows = [memory_order(v.access, spec.operands[v.operand]) for v in places]
+    alike = Counter(axes[-1:] for axes in rows if len(axes) == most)
+    return sorted(loads, key=lambda v: (-len(v.axes), length(v), -alike[inner[v]], v.operand))
 
 
 def order_in_memory(loads: Iterable[Load], operands: Sequence[Operand]) -> list[str]:
