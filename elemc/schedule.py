@@ -18,8 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .choices import part_sides
-from .folding import Folding
+from .keeping import Keeping, is_fold
 from .nest import (
     Assign,
     Element,
@@ -30,13 +29,12 @@ from .nest import (
     Write,
     statements,
 )
-from .order import HEAVY, HOLDS, Root, cost, is_side, next_axis, open_strip, remaining, roots
+from .order import HEAVY, HOLDS, Root, cost, is_side, next_axis, open_strip, remaining
 from .scope import Scope
 from .sharing import (
     Segment,
     across,
     around_few,
-    carried,
     loops,
     pair_scans,
     runs_along,
@@ -47,25 +45,13 @@ from .stages import stages
 from .values import (
     NARROW,
     Access,
-    At,
     Fold,
     Load,
-    Scan,
     Specialized,
     Store,
     Value,
     walk,
 )
-
-
-def is_fold(value: Value) -> bool:
-    """Whether a value is what other loops leave."""
-    return isinstance(value, Fold)
-
-
-def still_needed(wanted: Sequence[Value], value: Value) -> list[Value]:
-    """What `wanted` values are computed from, other than folds and what `value` is made of."""
-    return walk(wanted, lambda v: is_fold(v) or v is value)
 
 
 def schedule(spec: Specialized) -> Kernel:
@@ -75,11 +61,6 @@ def schedule(spec: Specialized) -> Kernel:
     return scheduler.kernel
 
 
-def in_pieces(segment: Segment) -> bool:
-    """Whether all that a loop does, it does apart for every index."""
-    return segment.axis is not None and not any(segment.axis in r.over for r in segment.roots)
-
-
 def side_of(segment: Segment) -> tuple[Value, bool]:
     """The condition of a choice, and whether it holds on the side that is entered."""
     given, axis = segment.roots[0].given, segment.axis
@@ -87,21 +68,9 @@ def side_of(segment: Segment) -> tuple[Value, bool]:
     return given, axis.startswith(HOLDS)
 
 
-def chunked(segment: Segment) -> bool:
-    """Whether a loop at the top folds what can be folded in chunks, and merged."""
-    return any(segment.axis in r.over and r.merges for r in segment.roots)
-
-
-class _Scheduler(Folding):
+class _Scheduler(Keeping):
     def __init__(self, spec: Specialized) -> None:
         super().__init__(spec)
-        self.roots = part_sides(roots(spec))
-        self.uses: dict[Fold, frozenset[Fold]] = {}  # the folds that a fold needs, at any depth
-        for root in self.roots:
-            if isinstance(root.of, Fold):
-                self.uses[root.of] = frozenset(root.needs).union(
-                    *(self.uses[f] for f in root.needs))
-        self.by_rows: set[Fold] = {r.fold for r in self.roots if r.by_rows}
         self.lines = {(store.operand, axis) for store, axis in lines(spec).items()}
 
     # -- levels ------------------------------------------------------------------------------
@@ -111,18 +80,20 @@ class _Scheduler(Folding):
         segments = loops(top_roots, ())
         serial: Scope | None = None
         for k, segment in enumerate(segments):
-            if not self.spec.large and not is_side(segment.axis):
-                self.keep_in_outputs(segment, segments[k + 1:])  # else they wait for memory
+            if not self.remains(segment):
+                continue
+            self.later = [] if self.spec.large else segments[k + 1:]  # which wait for memory
+            self.keep_in_outputs(segment)
             self.buffer_late(segment, segments[k + 1:], (), shared=True)
             if is_side(segment.axis):
                 self.given, serial = side_of(segment), None
                 self.top([replace(r, order=r.order[1:], given=None) for r in segment.roots])
                 self.given = None
                 continue
-            if chunked(segment):
+            if segment.chunked:
                 serial = self.chunks(segment)
                 continue
-            parallel = in_pieces(segment)
+            parallel = segment.in_pieces
             scope = self.phase(segment.axis if parallel else None) if (
                 parallel or serial is None) else serial
             serial = None if parallel else scope
@@ -131,105 +102,21 @@ class _Scheduler(Folding):
     def level(self, level_roots: Sequence[Root], bound: tuple[str, ...], scope: Scope) -> None:
         """Everything that `level_roots` do inside of the loops over `bound`."""
         segments = loops(level_roots, bound)
-        kept: list[Value] = []
+        around, kept = self.later, []
         for k, segment in enumerate(segments):
-            if any(b.endswith("/") for b in bound):
-                self.keep_in_outputs(segment, segments[k + 1:])
-            self.buffer_late(segment, segments[k + 1:], bound, shared=False)
+            if not self.remains(segment):
+                continue
+            if not self.spec.large or open_strip(bound):
+                self.later = [*segments[k + 1:], *around]
             if segment.axis and not segment.axis.endswith("/"):
                 kept += self.keep_row(segment, segments[k + 1:], (*bound, segment.axis), scope)
+            self.keep_in_outputs(segment)
+            self.buffer_late(segment, segments[k + 1:], bound, shared=False)
             self.segment(segment, bound, scope)
+        self.later = around
         pair_scans(scope.body)
         for value in kept:  # of this turn of the loops around
             del self.planned[value], self.buffered[value]
-
-    def keep_row(self, segment: Segment, later: Sequence[Segment], inner: tuple[str, ...],
-                 scope: Scope) -> list[Value]:
-        """Compute before an innermost loop what is dear in it, and later ones need again."""
-        if f"{inner[-1]}/" in inner or any(next_axis(r, inner) for r in segment.roots):
-            return []
-        again = {v for s in later if s.axis == inner[-1] for r in s.roots
-                 for v in walk(r.inputs(), is_fold)}
-        found: list[Value] = []
-        for value in reversed(walk([v for r in segment.roots for v in r.inputs()], is_fold)):
-            if value not in again or value in self.planned or value in self.kept or (
-                    value in walk(found, is_fold)):
-                continue
-            below = walk([value], is_fold)
-            known = all(scope.find(v) for v in below if is_fold(v) or isinstance(v, At))
-            if known and cost(v for v in below if inner[-1] in v.axes) >= HEAVY:
-                self.plan(value, inner[-1:], shared=False)
-                found.append(value)
-        if found:
-            scope.hoist(found, frozenset(inner[:-1]), None)
-            loop = Loop(inner[-1], "serial", [], independent=True)
-            scope.body.append(loop)
-            made = scope.inside(loop.body).values(found)
-            for value in found:
-                loop.body.append(Assign(self.planned[value], made[value]))
-                self.buffered[value] = self.planned[value]
-        return found
-
-    def keep_in_outputs(self, segment: Segment, later: Sequence[Segment]) -> None:
-        """Let what is dear here, and later stores need again, wait in their outputs."""
-        if any(isinstance(r.of, Scan) for r in segment.roots):
-            return
-        inputs = [v for s in later for r in s.roots for v in r.inputs()]
-        for root in (r for s in later for r in s.roots):
-            store = root.of
-            if root.given or not isinstance(store, Store) or store.mode != "write" or (
-                    store.mask or self.spec.operands[store.operand].storage != "native"):
-                continue
-            value = self.dear(segment, root, self.spec.operands[store.operand].dtype)
-            if value is not None:
-                after = still_needed(inputs, value)
-                if not any(s is store and v in after for v, s in self.kept.items()):
-                    self.kept[value] = store
-
-    def dear(self, segment: Segment, root: Root, dtype: np.dtype) -> Value | None:
-        """The largest value that folds of `segment` compute at every element `root` stores."""
-        axes, again = set(root.loops), walk(root.inputs(), is_fold)
-        below = walk([v for r in segment.roots if r.over and axes == set(r.loops)
-                      for v in r.inputs()], is_fold)
-        return next((v for v in reversed(below) if v in again and v.axes == axes
-                     and v.dtype == dtype and not isinstance(v, Load)
-                     and cost(w for w in walk([v], is_fold) if w.axes == axes) >= HEAVY), None)
-
-    def buffer_late(self, segment: Segment, later: Sequence[Segment], bound: tuple[str, ...],
-                    shared: bool) -> None:
-        """Give buffers to what folds of `segment`, which end inside its loop, decide elsewhere."""
-        users, strip = [r for s in later for r in s.roots], open_strip(bound)
-        wanted = {n for r in users for n in r.needs}
-        late: dict[Fold, frozenset[Fold]] = {}
-        for root in segment.roots:
-            fold = root.of
-            if not isinstance(fold, Fold) or fold not in wanted or fold in self.planned:
-                continue
-            here = segment.axis is None or segment.axis in root.over  # where this level ends it
-            if isinstance(fold, Scan):
-                self.plan(fold, fold.over if here else fold.axes, shared, strip if here else None)
-                continue
-            if not here or fold in self.by_rows or (
-                    shared and not self.same_phase(segment, later, fold)):
-                late[fold] = self.uses[fold]
-        around = {b.rstrip("/") for b in bound}
-        values = [a for r in users for v in (r, *self.waiting.get(r.of, ())) for a in v.args]
-        pending = {v: f for f, every in self.waiting.items() if isinstance(f, Fold) for v in every}
-        known: dict[Value, Fold | None] = {
-            v: None if v in self.buffered else pending.get(v) for v in self.planned}
-        made = set(walk([v for r in segment.roots for v in r.inputs()], is_fold))
-        known |= dict.fromkeys(v for v in self.kept if v in self.buffered or v in made)
-        for value, last in carried(values, late, known).items():
-            self.plan(value, value.axes - around, shared, strip if strip in value.axes else None)
-            self.waiting.setdefault(last, []).append(value)
-
-    def same_phase(self, segment: Segment, later: Sequence[Segment], fold: Fold) -> bool:
-        """Whether all users of a fold that ends at the top run in the same serial phase."""
-        for other in later:
-            after = [r for s in later[later.index(other):] for r in s.roots]
-            if (in_pieces(other) or chunked(other)) and any(fold in r.needs for r in after):
-                return False
-        return True
 
     def segment(self, segment: Segment, bound: tuple[str, ...], scope: Scope) -> None:
         """One loop of a level, with what is computed before and after it."""
@@ -267,7 +154,7 @@ class _Scheduler(Folding):
             self.blocks(segment, merged, inner, scope, strip)
         else:
             loop = Loop(axis, self.kind(axis, bound, segment), [], reverse=bool(segment.reverse))
-            loop.independent = in_pieces(segment) and (
+            loop.independent = segment.in_pieces and (
                 last or around_few(segment.roots, inner, self.spec))
             if self.spec.far and last and self.comes_late(loop, segment):
                 loop.ahead = bound[-1].rstrip("/")
@@ -335,7 +222,7 @@ class _Scheduler(Folding):
         """How a plain loop runs."""
         if f"{axis}/" in bound:
             return "lane"
-        return "serial" if bound or not in_pieces(segment) else "parallel"
+        return "serial" if bound or not segment.in_pieces else "parallel"
 
     def comes_late(self, loop: Loop, segment: Segment) -> bool:
         """Whether a loop over rows that come from memory should ask for the next.

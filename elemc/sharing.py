@@ -78,6 +78,16 @@ class Segment:
     reverse: bool | None = None
     roots: list[Root] = field(default_factory=list)
 
+    @property
+    def in_pieces(self) -> bool:
+        """Whether all that the loop does, it does apart for every index."""
+        return self.axis is not None and not any(self.axis in r.over for r in self.roots)
+
+    @property
+    def chunked(self) -> bool:
+        """Whether a loop at the top folds what can be folded in chunks, and merged."""
+        return any(self.axis in r.over and r.merges for r in self.roots)
+
     def takes(self, root: Root, reverse: bool | None, bound: Sequence[str]) -> bool:
         """Whether a root, which enters a loop within those over `bound`, may share this one."""
         if self.axis != next_axis(root, bound):

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "elemc"
 ORDER = """
     errors records cache cnames dtypes templating mathlib ops accumulators node graph indexing formula array
     constructors linear protocol maps composites close interp simplify layout values coalesce reads factored lower refold specialize order choices nest sharing stages work
-    expressions row_ends fold_loops statements scope leaves folding schedule emit variants toolchain threads build banner compiler arguments runtime binding modes
+    expressions row_ends fold_loops statements scope leaves folding keeping schedule emit variants toolchain threads build banner compiler arguments runtime binding modes
     portable machine counts vectorization profile dump plans prepare fastcall function tracing evaluate rules gradient grads custom user settings parse targets stream demo cli
     __init__ __main__
 """.split()

@@ -1,0 +1,149 @@
+"""What outlives the loop that computes it: in a buffer, a row, or the output that it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .choices import part_sides
+from .folding import Folding
+from .nest import Assign, Loop
+from .order import HEAVY, Root, cost, is_side, next_axis, open_strip, roots
+from .scope import Scope
+from .sharing import Segment, carried
+from .values import At, Fold, Load, Scan, Specialized, Store, Value, walk
+
+
+def is_fold(value: Value) -> bool:
+    """Whether a value is what other loops leave."""
+    return isinstance(value, Fold)
+
+
+def still_needed(wanted: Sequence[Value], value: Value) -> list[Value]:
+    """What `wanted` values are computed from, other than folds and what `value` is made of."""
+    return walk(wanted, lambda v: is_fold(v) or v is value)
+
+
+class Keeping(Folding):
+    """What it takes to compute once what several loops of a level need."""
+
+    def __init__(self, spec: Specialized) -> None:
+        super().__init__(spec)
+        self.roots = part_sides(roots(spec))
+        self.uses: dict[Fold, frozenset[Fold]] = {}  # the folds that a fold needs, at any depth
+        for root in self.roots:
+            if isinstance(root.of, Fold):
+                self.uses[root.of] = frozenset(root.needs).union(
+                    *(self.uses[f] for f in root.needs))
+        self.by_rows: set[Fold] = {r.fold for r in self.roots if r.by_rows}
+        self.later: Sequence[Segment] = []  # loops that find outputs in a cache, at all levels
+
+    def keep_row(self, segment: Segment, later: Sequence[Segment], inner: tuple[str, ...],
+                 scope: Scope) -> list[Value]:
+        """Compute before an innermost loop what is dear in it, and later ones need again."""
+        if f"{inner[-1]}/" in inner or any(next_axis(r, inner) for r in segment.roots):
+            return []
+        again = {v for s in later if s.axis == inner[-1] for r in s.roots
+                 for v in walk(r.inputs(), is_fold)}
+        found: list[Value] = []
+        for value in reversed(walk([v for r in segment.roots for v in r.inputs()], is_fold)):
+            if value not in again or value in self.planned or value in self.kept or (
+                    value in walk(found, is_fold)):
+                continue
+            below = walk([value], is_fold)
+            known = all(scope.find(v) for v in below if is_fold(v) or isinstance(v, At))
+            if known and cost(v for v in below if inner[-1] in v.axes) >= HEAVY:
+                self.plan(value, inner[-1:], shared=False)
+                found.append(value)
+        if found:
+            scope.hoist(found, frozenset(inner[:-1]), None)
+            loop = Loop(inner[-1], "serial", [], independent=True)
+            scope.body.append(loop)
+            made = scope.inside(loop.body).values(found)
+            for value in found:
+                loop.body.append(Assign(self.planned[value], made[value]))
+                self.buffered[value] = self.planned[value]
+        return found
+
+    def keep_in_outputs(self, segment: Segment) -> None:
+        """Let what is dear here, and later stores need again, wait in their outputs."""
+        if any(isinstance(r.of, Scan) for r in segment.roots) or is_side(segment.axis):
+            return
+        later = [r for s in self.later for r in s.roots]
+        inputs = [v for r in later for v in r.inputs()]
+        for root in later:
+            store = root.of
+            if root.given or not isinstance(store, Store) or store.mode != "write" or (
+                    store.mask or self.spec.operands[store.operand].storage != "native"):
+                continue
+            value = self.dear(segment, root, self.spec.operands[store.operand].dtype)
+            if value is not None:
+                there = [v for v, s in self.kept.items() if s is store]
+                after = still_needed(inputs, value)
+                if not any(v in after if v in self.buffered else value in still_needed(inputs, v)
+                           for v in there):
+                    self.kept[value] = store
+
+    def remains(self, segment: Segment) -> bool:
+        """Whether a loop has anything left to do; stores have not if their values waited there."""
+        segment.roots[:] = [r for r in segment.roots if not (
+            isinstance(r.of, Store) and r.of.value in self.buffered
+            and self.kept.get(r.of.value) is r.of)]
+        return bool(segment.roots)
+
+    def dear(self, segment: Segment, root: Root, dtype: np.dtype) -> Value | None:
+        """The largest value that folds of `segment` compute at every element `root` stores."""
+        axes, again = set(root.loops), walk(root.inputs(), is_fold)
+        below = walk([v for r in segment.roots if r.over and axes == set(r.loops)
+                      for v in r.inputs()], lambda v: is_fold(v) or v in self.planned)
+        return next((v for v in reversed(below) if v in again and v.axes == axes
+                     and v.dtype == dtype and not isinstance(v, Load) and v not in self.planned
+                     and cost(w for w in walk([v], is_fold) if w.axes == axes) >= HEAVY), None)
+
+    def buffer_late(self, segment: Segment, later: Sequence[Segment], bound: tuple[str, ...],
+                    shared: bool) -> None:
+        """Give buffers to what folds of `segment`, which end inside its loop, decide elsewhere."""
+        users, strip = [r for s in later for r in s.roots], open_strip(bound)
+        wanted = {n for r in users for n in r.needs}
+        late: dict[Fold, frozenset[Fold]] = {}
+        for root in segment.roots:
+            fold = root.of
+            if not isinstance(fold, Fold) or fold not in wanted or fold in self.planned:
+                continue
+            here = segment.axis is None or segment.axis in root.over  # where this level ends it
+            if isinstance(fold, Scan):
+                self.plan(fold, fold.over if here else fold.axes, shared, strip if here else None)
+                continue
+            if not here or fold in self.by_rows or (
+                    shared and not self.same_phase(segment, later, fold)):
+                late[fold] = self.uses[fold]
+        around = {b.rstrip("/") for b in bound}
+        values = [a for r in users for v in (r, *self.waiting.get(r.of, ())) for a in v.args]
+        pending = {v: f for f, every in self.waiting.items() if isinstance(f, Fold) for v in every}
+        known: dict[Value, Fold | None] = {
+            v: None if v in self.buffered else pending.get(v) for v in self.planned}
+        known |= dict.fromkeys(self.still_kept(segment, users))
+        for value, last in carried(values, late, known).items():
+            self.plan(value, value.axes - around, shared, strip if strip in value.axes else None)
+            self.waiting.setdefault(last, []).append(value)
+
+    def still_kept(self, segment: Segment, users: Sequence[Root]) -> list[Value]:
+        """What waits in outputs from `segment` on, until none of `users` needs it."""
+        made = set(walk([v for r in segment.roots for v in r.inputs()], is_fold))
+        place = {r.of: k for k, r in enumerate(users, 1)}
+
+        def overwritten(value: Value, store: Store) -> bool:
+            after = users[place[store]:] if store in place else []
+            return value in walk([v for r in after for v in r.inputs()], is_fold)
+
+        return [v for v, s in self.kept.items()
+                if (v in self.buffered or v in made) and not overwritten(v, s)]
+
+    def same_phase(self, segment: Segment, later: Sequence[Segment], fold: Fold) -> bool:
+        """Whether all users of a fold that ends at the top run in the same serial phase."""
+        for other in later:
+            after = [r for s in later[later.index(other):] for r in s.roots]
+            if (other.in_pieces or other.chunked) and any(fold in r.needs for r in after):
+                return False
+        return True

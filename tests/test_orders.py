@@ -1,0 +1,88 @@
+"""Normalizations and folds of dear functions of operands that lie in different orders.
+
+Here stages wait for each other, and what they share waits in outputs, in rows or in buffers.
+"""
+
+import numpy as np
+import pytest
+
+import elemc as ec
+
+FUNCTIONS = [
+    lambda x: np.exp(-x * x),
+    lambda x: np.sin(x) ** 2 + 1,
+    lambda x: np.sqrt(1 + x * x),
+    lambda x: np.log1p(np.exp(np.sin(x))),
+    lambda x: np.tanh(x) * np.exp(np.cos(x)),
+    lambda x: np.where(x > 0, np.log1p(np.abs(x)), np.expm1(-np.abs(x))),
+]
+LAYOUTS = [
+    np.ascontiguousarray,
+    np.asfortranarray,
+    lambda a: np.ascontiguousarray(a[..., ::-1])[..., ::-1],
+    lambda a: np.ascontiguousarray(a[::-1])[::-1],
+    lambda a: np.repeat(a, 2, axis=-1)[..., ::2],
+    lambda a: np.moveaxis(np.ascontiguousarray(np.moveaxis(a, 0, -1)), -1, 0),
+]
+
+
+def softmax(a, b, axis):
+    e = np.exp(a * b - np.max(a * b, axis=axis, keepdims=True))
+    return e / np.sum(e, axis=axis, keepdims=True)
+
+
+def standard(a, b, axis):
+    c = a + b
+    d = c - np.mean(c, axis=axis, keepdims=True)
+    return d / np.sqrt(np.mean(d * d, axis=axis, keepdims=True) + 0.1)
+
+
+FORMS = [
+    softmax,
+    standard,
+    lambda a, b, axis: (a - np.mean(a, axis=axis, keepdims=True)) * np.sqrt(1 + b * b),
+    lambda a, b, axis: a * b / np.sum(a, axis=axis, keepdims=True) + np.cos(b),
+    lambda a, b, axis: np.log(np.sum(np.exp(a + b), axis=axis)) * np.max(a * b, axis=axis),
+    lambda a, b, axis: np.mean(a * b, axis=axis) + np.prod(1 + (a - b) / 50, axis=axis),
+]
+
+
+class Case:
+    """Two functions of operands, a form of them, and operands, by a number."""
+
+    def __init__(self, number):
+        rng = np.random.default_rng(number)
+        self.u, self.v = (FUNCTIONS[k] for k in rng.integers(len(FUNCTIONS), size=2))
+        self.form = FORMS[number % len(FORMS)]
+        shape = tuple(rng.choice([2, 3, 7, 9, 16, 17, 33, 65], rng.integers(2, 4)))
+        axes = [*range(len(shape)), (0, len(shape) - 1)]
+        self.axis = axes[rng.integers(len(axes))]
+        shapes = shape, (shape, shape, shape[1:], (*shape[:-1], 1))[rng.integers(4)]
+        self.arrays = [LAYOUTS[k](rng.standard_normal(s))
+                       for k, s in zip(rng.integers(len(LAYOUTS), size=2), shapes, strict=True)]
+        self.rng = rng
+
+    def value(self, x, y):
+        return self.form(self.u(x), self.v(y), self.axis)
+
+
+@pytest.mark.parametrize("number", range(72))
+def test_values_and_gradients(number):
+    case = Case(number)
+    x, y = case.arrays
+    f = ec.compile(case.value)
+    want = case.value(x, y)
+    given = np.full(want.shape, np.nan)
+    np.testing.assert_allclose(f(x, y), want, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(f(x, y, out=given), want, rtol=1e-11, atol=1e-13)
+    c = case.rng.standard_normal(want.shape)
+    gradient = ec.grad(ec.compile(lambda x, y, c: np.sum(case.value(x, y) * c)), (0, 1))
+    got = gradient(x, y, c)
+    for g, w in zip(got, gradient(*map(np.ascontiguousarray, (x, y, c))), strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-10, atol=1e-12)
+    along = [case.rng.standard_normal(a.shape).astype(np.longdouble) for a in (x, y)]
+    step = np.longdouble(1e-5)
+    more, less = (np.sum(case.value(x + s * along[0], y + s * along[1]) * c) for s in (step, -step))
+    parts = [np.sum(g * d) for g, d in zip(got, along, strict=True)]
+    size = sum(np.sum(np.abs(g * d)) for g, d in zip(got, along, strict=True))
+    assert abs((more - less) / (2 * step) - sum(parts)) < 1e-7 * size + 1e-9
