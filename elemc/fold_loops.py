@@ -251,12 +251,12 @@ class FoldLoops(RowEnds):
         self.macros |= {"PACK", "INDEPENDENT"}
         self.packs.add(item.axis)
         outer, self.mentioned = self.mentioned, set()
-        copies = self.body(item.copies)
+        copies, back = self.body(item.copies), self.body(item.back)
         index = self.var(item.strip) if item.strip in self.mentioned else ""
         self.mentioned |= outer
         return {"locals": [c for c in copies if c["kind"] == "local"],
                 "copies": [c for c in copies if c["kind"] != "local"],
-                "body": self.body(item.packed), "width": item.width, "index": index,
+                "body": self.body(item.packed), "back": back, "width": item.width, "index": index,
                 "base": f"b{self.digit[item.strip]}"}
 
     def joined(self, folds: Sequence[dict[str, Any]], at: str = "") -> dict[str, str]:

@@ -24,6 +24,7 @@ from .nest import (
     Loop,
     Named,
     Phase,
+    Write,
     lane_folds,
 )
 from .order import HEAVY, Root, cost, next_axis
@@ -143,9 +144,8 @@ class Folding(Leaves):
         """The length of a strip that is too short for vectors; 0 if rows have to go one by one."""
         low, high = self.spec.between(strip)
         values = walk(v for r in folded for v in r.inputs())
-        apart = any(v in self.kept and v not in self.buffered for v in values)  # kept by every turn
         # every turn has an index of its own
-        apart |= any(isinstance(r.of, Place) or r.fold.program.index for r in folded)
+        apart = any(isinstance(r.of, Place) or r.fold.program.index for r in folded)
         trees = any(not r.fold.program.exact for r in folded)  # then rows are apart
         few = FEW // 2 if trees else FEW
         most = 0 if apart else SHORT - 1 if cost(values) >= HEAVY else few
@@ -156,16 +156,24 @@ class Folding(Leaves):
         def leaf(value: Value) -> bool:
             return not value.args or isinstance(value, (At, Load)) or scope.find(value) is not None
 
+        def row(value: Value, kind: str) -> Element:
+            name = inner.name(f"{kind.removesuffix('_v')}_rows")
+            loop.copies.append(Local(name, value.dtype, rows=width))
+            return Element(value.axes, value.dtype, name, at="row")
+
         inner, loop.width = scope.inside(loop.packed), width
         outside = scope.inside(loop.copies)
         for value in walk([v for r in folded for v in r.inputs()], leaf):
             if leaf(value) and value.axes and not isinstance(scope.find(value), Named):
-                kind = self.load_name(value) if isinstance(value, Load) else "v"
-                name = inner.name(f"{kind.removesuffix('_v')}_rows")
-                row = Element(value.axes, value.dtype, name, at="row")
-                inner.known[value] = replace(row, at="packed")
-                loop.copies.append(Local(name, value.dtype, rows=width))
-                loop.copies.append(Assign(row, outside.value(value)))
+                copy = row(value, self.load_name(value) if isinstance(value, Load) else "v")
+                inner.known[value] = replace(copy, at="packed")
+                loop.copies.append(Assign(copy, outside.value(value)))
+            elif not leaf(value) and value in self.kept:
+                store = self.kept[value]
+                copy = row(value, self.spec.operands[store.operand].name)
+                inner.known[value] = inner.let(inner.value(value))
+                inner.body.append(Assign(replace(copy, at="packed"), inner.known[value]))
+                loop.back.append(Write(store.operand, store.access, copy, store.mode, None))
         before = dict(self.states)
         for root, fold in zip(folded, loop.folds, strict=True):
             self.states[root.fold] = [

@@ -205,7 +205,8 @@ class Blocks:
 
     If the strip is narrow, of `width` elements, PACK rows are taken together, or one of PACK blocks
     each if there is a tree: `copies` are made of what they read, side by side, and `packed` adds
-    these, an element each, to as many states, called `name_rows`.  The body is for what is left.
+    these, an element each, to as many states, called `name_rows`; `back` stores what is kept of
+    them.  The body is for what is left.
     """
 
     axis: str
@@ -215,6 +216,7 @@ class Blocks:
     width: int = 0
     copies: list[Statement] = field(default_factory=list)
     packed: list[Statement] = field(default_factory=list)
+    back: list[Statement] = field(default_factory=list)
 
 
 @dataclass

@@ -71,6 +71,26 @@ def test_once():
     assert both.count(" elemc_exp(") == 5
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("width", [2, 3, 7, 9, 15])
+def test_narrow_rows_side_by_side(width, dtype):
+    """Rows of a narrow table are taken together; what waits in the output goes back there."""
+    s = ec.matrix("x", dtype)
+    x = np.random.default_rng(1).standard_normal((2500, width)).astype(dtype)
+    x[1111, 1], x[2345, -1] = np.nan, np.inf
+    for fn in (columns, twice, lambda x: [e := ec.exp(-ec.fabs(x)), e.sum(axis=0)]):
+        f = ec.function([s], fn(s))
+        assert "PACK" in f.dump(x)
+        got = f(x)
+        with np.errstate(all="ignore"):
+            want = numpy_of(fn, x.astype(float))
+        for g, w in zip(got, want, strict=True):
+            np.testing.assert_allclose(g, w, rtol=1e-5 if dtype == "float32" else 1e-12)
+        if fn is columns:
+            place = x.copy()
+            np.testing.assert_array_equal(f(place, out=place), got)
+
+
 def test_masked_and_added_outputs_keep_nothing():
     s = ec.matrix("x")
     f = ec.function([s], columns(s))
