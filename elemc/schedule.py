@@ -127,7 +127,7 @@ class _Scheduler(Keeping):
         if is_side(axis):
             self.side(segment, bound, scope)
             return
-        loads = across(segment.roots, bound, self.spec.operands)
+        loads = across(segment.roots, bound, self.spec)
         if loads and (self.spec.large or self.spec.crossed):
             self.tiles(segment, loads, bound, scope)
             return

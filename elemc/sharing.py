@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 
-from .layout import Layout, Operand
+from .layout import Layout
 from .nest import Assign, Let, Local, Loop, Statement, names_made, names_used
 from .order import Root, few_axes, next_axis, remaining
 from .records import dataclass
-from .values import ZERO, Access, At, Fold, Load, Scan, Specialized, Store, Value, walk
+from .values import VECTOR, ZERO, Access, At, Fold, Load, Scan, Specialized, Store, Value, walk
+
+SQUARE = 32  # bytes of the lines of a square that is turned in registers
 
 
 def same_states(a: Store | Fold, b: Store | Fold) -> bool:
@@ -35,20 +37,22 @@ def rows_of(access: Access, layout: Layout) -> tuple[str | None, bool]:
                  if access[dim] != ZERO), ("", False))  # that of a merged axis is ZERO
 
 
-def across(roots_of_loop: Sequence[Root], bound: Sequence[str],
-           operands: Sequence[Operand]) -> list[Load]:
-    """What stores that share two loops read line by line along the outer one."""
+def across(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialized) -> list[Load]:
+    """What stores that share two loops, neither short, read line by line along the outer one."""
     axes = {remaining(r, bound) for r in roots_of_loop}
     stores = all(isinstance(r.of, Store) for r in roots_of_loop)
-    strips = any(b.endswith("/") for b in bound)
+    strips = any(b.endswith("/") for b in (*bound, *(a for some in axes for a in some)))
     if not stores or strips or len(axes) != 1 or len(outer := next(iter(axes))) != 2:
         return []
-    found = []
+    found, shortest = [], min(spec.between(a)[1] for a in outer)
     inputs = [v for r in roots_of_loop for v in r.inputs()]
     for value in walk(inputs, lambda v: isinstance(v, Fold)):
         if isinstance(value, Load) and value.axes.issuperset(outer):
-            layout = operands[value.operand].layout
-            if layout.unit and runs_along(value.access, layout.perm, outer[0]):
+            layout = spec.operands[value.operand].layout
+            # a few lines are read again from caches, or turned in registers if they are a square
+            least = min(VECTOR, SQUARE // value.dtype.itemsize) if spec.large else VECTOR
+            if shortest >= least and layout.unit and runs_along(
+                    value.access, layout.perm, outer[0]):
                 found.append(value)
     return found
 
