@@ -119,6 +119,7 @@ class FoldLoops(RowEnds):
         if all(f.exact for f in item.folds):  # others mind in which order they are merged
             count *= 2 if item.axis in self.within else 1  # a chunk is long
             count *= 2 if any(f.top for f in item.folds) else 1  # where more waits for less
+        count = item.lanes or count
         length = self.length(self.extent_of(item.axis))
         full = length is None or int(length) >= count
         apart = self.apart(item, count) if full else 1

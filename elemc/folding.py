@@ -46,6 +46,7 @@ from .values import (
     Store,
     Value,
     inline,
+    roots_of,
     walk,
 )
 
@@ -59,6 +60,10 @@ class Folding(Leaves):
         self.parts: dict[Fold, Element] = {}  # the states of folds by rows
         self.length = "STRIP"  # of the strips around
         self.given: tuple[Value, bool] | None = None  # the side of a choice that phases are on
+        folds = [v for v in walk(roots_of(spec.stores)) if isinstance(v, Fold)]
+        below = walk((f.arg for f in folds), lambda v: isinstance(v, Fold))
+        self.few_lanes = (len(folds) > 1 or cost(below)) and all(
+            f.program.exact and not isinstance(f, Place) for f in folds)
 
     def level(self, level_roots: Sequence[Root], bound: tuple[str, ...], scope: Scope) -> None:
         """Everything that `level_roots` do inside of the loops over `bound`."""
@@ -86,10 +91,11 @@ class Folding(Leaves):
         """A row: the folds in `merged` in lanes, the others and the stores element by element."""
         low, high = self.spec.between(axis)
         short = high <= BLOCK  # one block needs no tree
-        if VECTOR <= low == high < SHORT:
+        few = VECTOR < low == high < SHORT and self.few_lanes
+        if VECTOR <= low == high < SHORT and not few:
             self.vectors(segment, axis, high, scope)
         folds = self.lane_folds(merged, short)
-        loop = LaneLoop(axis, folds, [])
+        loop = LaneLoop(axis, folds, [], VECTOR if few else 0)
         inner = scope.inside(loop.body)
         for root, fold in zip(merged, folds, strict=True):
             fold.end_in_lanes = not any(isinstance(n, Scan) for n in root.needs)

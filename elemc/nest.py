@@ -192,11 +192,15 @@ def lane_folds(folds: Sequence[Fold], names: Sequence[str], short: bool = False)
 
 @dataclass
 class LaneLoop:
-    """A loop over a row in lanes; afterwards `name` of every fold holds its state."""
+    """A loop over a row in lanes; afterwards `name` of every fold holds its state.
+
+    `lanes` is how many there are, if that does not follow from what is folded.
+    """
 
     axis: str
     folds: list[LaneFold]
     body: list[Statement]
+    lanes: int = 0
 
 
 @dataclass

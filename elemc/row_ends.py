@@ -29,7 +29,7 @@ from .nest import (
     values_of,
 )
 from .order import HEAVY, calls, cost
-from .values import At, Load, Position, walk
+from .values import VECTOR, At, Load, Op, Position, walk
 
 LANES = 16  # of a fold, at least: gcc keeps so many in registers
 LANE_BYTES = 64  # of the lanes of one fold, at least
@@ -119,20 +119,22 @@ class RowEnds(Expressions):
         return name
 
     def end_of_row(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
-        """What fills no lanes at the end of a row or strip, if it should call functions in lanes.
+        """What fills no lanes at the end of a row or strip, if it calls functions or chooses.
 
         It is computed with the LANES elements at the end, most of which are there already.
         """
         known = self.length(self.extent_of(item.axis))
         plain = item.independent and not item.reverse and all(
             isinstance(s, Let) or is_store(s, item.axis) for s in item.body)
-        if not plain or len(self.digit) == 1 or not calls(
-                v for s in item.body for v in walk(values_of(s))):
-            return {}  # of one axis there is one end
-        widest = max(v.dtype.itemsize for s in item.body for v in walk(values_of(s)))
-        count = LANE_BYTES // max(4, widest)
+        values = walk(v for s in item.body for v in values_of(s))
+        count = LANE_BYTES // max([4, *(v.dtype.itemsize for v in values)])
         while known and int(known) < count > 4:
             count //= 2
+        # of single elements, of which gcc leaves up to 7, or 3 of wide ones, branches choose
+        chooses = item.kind != "lane" and count >= VECTOR + (not known) and any(
+            isinstance(v, Op) and v.op.name == "where" for v in values)
+        if not plain or len(self.digit) == 1 or not (chooses or calls(values)):
+            return {}  # of one axis there is one end
         if known and (int(known) < count or int(known) % count == 0):
             return {}
         lanes = self.lanes_of(count)
