@@ -27,7 +27,7 @@ from .nest import (
     Write,
     lane_folds,
 )
-from .order import HEAVY, Root, cost, next_axis
+from .order import HEAVY, Root, cost, few_axes, next_axis, remaining
 from .scope import Scope
 from .sharing import Segment
 from .values import (
@@ -87,8 +87,23 @@ class Folding(Leaves):
         folds = [r.fold for r in folded]
         return lane_folds(folds, [self.name(f.program.name) for f in folds], short)
 
-    def lanes(self, segment: Segment, merged: Sequence[Root], axis: str, scope: Scope) -> None:
+    def in_lanes(self, segment: Segment, merged: Sequence[Root], bound: tuple[str, ...]) -> bool:
+        """Whether a folded axis, the last that is bound, is a row.
+
+        It is one around extrema of a few elements, too: the compiler unrolls their loops, but does
+        not find the vectors along the axis around by itself.
+        """
+        left = [r for r in segment.roots if next_axis(r, bound)]
+        if not left:
+            return True
+        few = few_axes(self.spec).issuperset(a for r in left for a in remaining(r, bound))
+        folds = all(isinstance(r.of, Fold) and r not in merged for r in left)
+        return few and folds and all(r.fold.program.exact for r in merged)
+
+    def lanes(self, segment: Segment, merged: Sequence[Root], bound: tuple[str, ...],
+              scope: Scope) -> None:
         """A row: the folds in `merged` in lanes, the others and the stores element by element."""
+        axis = bound[-1]
         low, high = self.spec.between(axis)
         short = high <= BLOCK  # one block needs no tree
         few = VECTOR < low == high < SHORT and self.few_lanes
@@ -101,7 +116,7 @@ class Folding(Leaves):
             fold.end_in_lanes = not any(isinstance(n, Scan) for n in root.needs)
             lane = Element(frozenset(), fold.dtype, f"{fold.name}_lane", at="lane")
             self.states[root.fold] = [lane]
-        self.leaf(segment.roots, inner)
+        self.level(segment.roots, bound, inner)
         scope.body.append(loop)
         for root, fold in zip(merged, folds, strict=True):
             self.states[root.fold] = [Named(frozenset(), fold.dtype, fold.name)]
@@ -197,7 +212,7 @@ class Folding(Leaves):
         assert segment.axis is not None
         axis = segment.axis
         folds = [r for r in segment.roots if axis in r.over]
-        last = all(next_axis(r, (axis,)) is None for r in segment.roots)
+        last = self.in_lanes(segment, folds, (axis,))
         exact = all(r.fold.program.exact for r in folds)
         unit = (16 * BLOCK if exact else BLOCK) if last else ROWS
         chunk = f"{axis}:{unit}"
@@ -207,7 +222,7 @@ class Folding(Leaves):
         loop = Loop(chunk, "chunks", [])
         scope.body.append(loop)
         if last:
-            self.lanes(segment, folds, axis, scope.inside(loop.body))
+            self.lanes(segment, folds, (axis,), scope.inside(loop.body))
         else:
             self.blocks(segment, folds, (axis,), scope.inside(loop.body), None, short=True)
         parts = {}

@@ -1,7 +1,8 @@
 """Folds that are quicker as other folds: of axes apart in memory, and of places.
 
-What is folded over axes between which kept ones lie is folded along rows first.  The place of a
-maximum along rows goes with the maximum, in vectors.
+What is folded over axes between which kept ones lie is folded along rows first, and extrema along
+rows of a few elements, for vectors go along the axes around.  The place of a maximum along rows
+goes with the maximum, in vectors.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from .accumulators import ACCUMULATORS
 from .close import INDEX, fold_program
 from .layout import Operand
 from .values import (
+    FEW,
     LONGEST,
     SHORT,
     Access,
@@ -50,7 +52,9 @@ def refold(spec: Specialized) -> Specialized:
         rows = list(takewhile(value.over.__contains__, reversed(axes)))
         apart = _apart(value, axes, rows)
         if rows and value.program.nests:
-            return shared(_split(value, rows) if apart else value)
+            low, high = spec.between(rows[0])
+            few = value.program.exact and low == high <= FEW and len(value.over) > 1
+            return shared(_split(value, rows[:1] if few else rows) if apart or few else value)
         known = value.program.place_of and value.arg.dtype.kind != "c"
         if not rows or apart or not known or spec.between(rows[0])[1] <= SHORT:
             return value  # so few the compiler unrolls

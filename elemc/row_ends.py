@@ -73,9 +73,9 @@ class RowEnds(Expressions):
                 for v in values)),
             "last": self.body(last) if again else [
                 part for s in last for part in self.left_out(s, f"l < {lanes} - {left}")]}
-        self.after_lanes = True
+        around, self.after_lanes = self.after_lanes, True
         view["others"], view["rest"] = self.body(others), self.body(item.body)
-        self.after_lanes = False
+        self.after_lanes = around
         return view
 
     def apart(self, item: LaneLoop, count: int) -> int:
@@ -196,8 +196,10 @@ def needed(body: Sequence[Statement], wanted: Callable[[Statement], bool]) -> li
     names: set[str] = set()
     for item in reversed(body):
         sets = item.target if isinstance(item, Assign) else item
-        if getattr(sets, "name", None) in names or (
-                not isinstance(item, (Let, Local)) and wanted(item)):
+        made = {f.name for f in item.folds} if isinstance(item, LaneLoop) else {
+            getattr(sets, "name", None)}
+        if made & names or (
+                not isinstance(item, (Let, Local, LaneLoop)) and wanted(item)):
             found.append(item)
             names |= names_used([item])
     return found[::-1]

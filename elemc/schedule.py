@@ -148,8 +148,8 @@ class _Scheduler(Keeping):
                     self.states[root.fold] = self.states[twin]
         inner = (*bound, axis)
         last = all(next_axis(r, inner) is None for r in segment.roots)
-        if last and merged:
-            self.lanes(segment, merged, axis, scope)
+        if merged and self.in_lanes(segment, merged, inner):
+            self.lanes(segment, merged, inner, scope)
         elif merged:
             self.blocks(segment, merged, inner, scope, strip)
         else:

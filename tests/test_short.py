@@ -209,3 +209,21 @@ def test_narrow_tables_and_indices():
     x[60:, 1] = 0
     got = ec.compile(lambda x: ec.accumulate(last, x, axis=0))(x)
     np.testing.assert_array_equal(got, [2067, 59, 2067])
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 8, 9])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int16"])
+def test_extrema_of_few_elements_are_those_of_vectors(width, dtype):
+    rng = np.random.default_rng(width)
+    f = ec.compile(lambda x, w: (np.max(x * w), np.min(abs(x + w)), np.max(x - w, axis=(1, 2))))
+    for n in (1, 31, 64, 4101):
+        x = rng.integers(-99, 99, (7, n, width)).astype(dtype)
+        w = rng.integers(-9, 9, (7, n, 1)).astype(dtype)
+        for _ in range(2):
+            want = np.max(x * w), np.min(abs(x + w)), np.max(x - w, axis=(1, 2))
+            for g, h in zip(f(x, w), want, strict=True):
+                np.testing.assert_array_equal(g, h)
+            if dtype != "int16":
+                x[3, n // 2, -1] = np.nan
+    if 1 < width <= 8:
+        assert "in lanes" in ec.compile(lambda x, w: np.max(x * w)).dump(x, w)
