@@ -5,6 +5,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import sysconfig
@@ -221,6 +222,17 @@ def test_every_family_compiles_kernels(monkeypatch, compiler):
     kernel = load(source())
     np.testing.assert_array_equal(evaluate(kernel), 3 * np.arange(1001.0) + 1)
     assert "test_kernel" in build_listing.assembly(source())
+
+
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("gcc") is None, reason="of Linux, gcc")
+def test_constants_stand_on_the_pages_of_the_code(monkeypatch):
+    """Else those that are loaded under a mask may be on a page that nobody touches."""
+    monkeypatch.setenv("ELEMC_CC", "gcc")
+    image = load(source()).path.read_bytes()
+    [start], size, count = struct.unpack_from("<Q", image, 32), *struct.unpack_from("<HH", image, 54)
+    heads = [struct.unpack_from("<II", image, start + k * size) for k in range(count)]
+    loaded = [flags for kind, flags in heads if kind == 1]
+    assert len(loaded) == 2 and all(flags & 3 for flags in loaded)  # executable, or writable
 
 
 # --- cold and warm -------------------------------------------------------------------------------
