@@ -240,6 +240,7 @@ MACROS = {
 #endif""",
     "FETCH_LINE": "#define FETCH_LINE(fetch, from, bytes) "
                   "for (int64_t k = 0; k < (bytes); k += 64) fetch((from) + k)",
+    "TRUTH": "#define TRUTH(bool) (((bool) + 255) >> 8) /* 0 or 1; gcc makes branches of `!= 0` */",
     "LEVELS": "#define LEVELS(parts) (64 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */",
     "LEFT": "#define LEFT(n, lanes, least) ((n) % (lanes) > (least) ? (n) % (lanes) : 0) "
             "/* fill no lanes */",

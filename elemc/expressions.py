@@ -200,6 +200,12 @@ class Expressions:
                 return self.fold_index(value.over)
             case Position():
                 return self.affine(value.affine)
+            case Convert(arg=Load() as load) if load.dtype == np.bool_ and load.guard is None and (
+                    value.dtype.kind == "f"):
+                self.macros.add("TRUTH")
+                text = self.element(self.use(load.operand, load.access),
+                                    self.kernel.operands[load.operand])
+                return f"({ctype(value.dtype).value})TRUTH({text})", CAST
             case Convert():
                 return self.code(ops.cast_code(value.arg.dtype, value.dtype), value)
             case Op():

@@ -28,6 +28,7 @@ from .nest import (
     lane_folds,
 )
 from .order import HEAVY, Root, cost, few_axes, next_axis, remaining
+from .row_ends import LANE_BYTES
 from .scope import Scope
 from .sharing import Segment
 from .values import (
@@ -104,13 +105,23 @@ class Folding(Leaves):
               scope: Scope) -> None:
         """A row: the folds in `merged` in lanes, the others and the stores element by element."""
         axis = bound[-1]
+        counts = {r: self.lane_count(r, axis) for r in merged}
+        sums = [*dict.fromkeys(counts[r] for r in merged if not r.fold.program.exact)]
+        if len(sums) > 1:  # they are the same whatever goes with them, all else goes with the first
+            for count in sums:
+                own = [r for r in segment.roots if counts.get(r) == count or (
+                    count == sums[0] and counts.get(r) not in sums)]
+                self.lanes(replace(segment, roots=own), [r for r in own if r in counts], bound,
+                           scope)
+            return
         low, high = self.spec.between(axis)
         short = high <= BLOCK  # one block needs no tree
         few = VECTOR < low == high < SHORT and self.few_lanes
         if VECTOR <= low == high < SHORT and not few:
             self.vectors(segment, axis, high, scope)
         folds = self.lane_folds(merged, short)
-        loop = LaneLoop(axis, folds, [], VECTOR if few else 0)
+        lanes = VECTOR if few else sums[0] if sums else max(counts.values())
+        loop = LaneLoop(axis, folds, [], lanes)
         inner = scope.inside(loop.body)
         for root, fold in zip(merged, folds, strict=True):
             fold.end_in_lanes = not any(isinstance(n, Scan) for n in root.needs)
@@ -120,6 +131,17 @@ class Folding(Leaves):
         scope.body.append(loop)
         for root, fold in zip(merged, folds, strict=True):
             self.states[root.fold] = [Named(frozenset(), fold.dtype, fold.name)]
+
+    def lane_count(self, root: Root, axis: str) -> int:
+        """As many lanes as a vector has elements of what is narrow beside the states; else 0.
+
+        gcc makes no shorter vectors of masks, and branches of what they choose.
+        """
+        sizes = [v.dtype.itemsize for v in walk(root.inputs(), lambda v: isinstance(v, Fold))
+                 if isinstance(v, Load) and axis in v.axes]
+        narrow = min(sizes, default=LANE_BYTES)
+        wide = max(d.itemsize for d in root.fold.program.state)
+        return LANE_BYTES // narrow if 4 * narrow <= wide else 0
 
     def vectors(self, segment: Segment, axis: str, length: int, scope: Scope) -> None:
         """Choose between values in a loop of its own, where a row is too short for lanes.

@@ -18,14 +18,18 @@ import numpy as np
 from .accumulators import ACCUMULATORS
 from .close import INDEX, fold_program
 from .layout import Operand
+from .ops import OPS
 from .values import (
     FEW,
     LONGEST,
+    SELECT,
     SHORT,
     Access,
     Convert,
     Fold,
+    Literal,
     Load,
+    Op,
     Place,
     Scan,
     Specialized,
@@ -41,7 +45,7 @@ def refold(spec: Specialized) -> Specialized:
     folds: dict[tuple[Any, ...], Fold] = {}
 
     def shared(fold: Fold) -> Fold:
-        return folds.setdefault((fold.program, fold.arg, fold.over), fold)
+        return folds.setdefault((fold.program, fold.arg, fold.over, fold.where), fold)
 
     def change(value: Value) -> Value:
         if not isinstance(value, Fold) or isinstance(value, Scan) or (
@@ -54,10 +58,11 @@ def refold(spec: Specialized) -> Specialized:
         if rows and value.program.nests:
             low, high = spec.between(rows[0])
             few = value.program.exact and low == high <= FEW and len(value.over) > 1
-            return shared(_split(value, rows[:1] if few else rows) if apart or few else value)
+            return shared(_split(value, rows[:1] if few else rows) if apart or few
+                          else _masked(value))
         known = value.program.place_of and value.arg.dtype.kind != "c"
         if not rows or apart or not known or spec.between(rows[0])[1] <= SHORT:
-            return value  # so few the compiler unrolls
+            return _masked(value)  # so few the compiler unrolls
         return _place(value, shared)
 
     return replace(spec, stores=rewrite(spec.stores, change, lambda access: access))
@@ -71,6 +76,23 @@ def _counted(fold: Fold) -> Fold:
         return fold
     program = fold_program(ACCUMULATORS["sum"], INDEX)
     return replace(fold, arg=Convert(of.axes, INDEX, of), program=program)
+
+
+def _masked(fold: Fold) -> Fold:
+    """Sums of integers or 0 as sums of some integers: of `s + (c ? x : 0)` gcc makes no vectors."""
+    whole = fold.arg.arg if isinstance(fold.arg, Convert) else fold.arg
+    sums = fold.program is fold_program(ACCUMULATORS["sum"], fold.arg.dtype)
+    if not sums or whole.dtype.kind not in "iu" or not isinstance(whole, Op) or (
+            whole.op is not SELECT):
+        return fold
+    mask, some, rest = whole.args
+    if isinstance(some, Literal):
+        mask = Op(mask.axes, mask.dtype, OPS["logical_not"], (mask,))
+        some, rest = rest, some
+    if some.axes != whole.axes or not isinstance(rest, Literal) or rest.value != 0:
+        return fold
+    arg = Convert(some.axes, fold.arg.dtype, some) if isinstance(fold.arg, Convert) else some
+    return replace(fold, where=mask, arg=arg)
 
 
 def _apart(fold: Fold, axes: Sequence[str], rows: Sequence[str]) -> bool:

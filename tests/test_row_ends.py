@@ -158,3 +158,34 @@ def test_nothing_beyond_the_ends_is_read(step):
         last, first = inside[-1 - (length - 1) * step::step], inside[:1 + (length - 1) * step:step]
         for x in (last, first, last[::-1], first[::-1]):
             assert len(x) == length and total(x) == length
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "int16"])
+def test_masks_choose_in_vectors(dtype):
+    """Beside masks rows have as many lanes as a vector has bytes; no other fold has a say in that."""
+    rng = np.random.default_rng(5)
+    s, m = ec.matrix("s", dtype), ec.matrix("m", bool)
+    alone = ec.function([s], s.sum(axis=1))
+    both = ec.function([s, m], [s.sum(axis=1), ec.where(m, s, 0).sum(axis=1), (s * m).sum(axis=1),
+                                ec.where(m, 0, s).sum(axis=1), ec.where(m, s, -9).max(axis=1)])
+    for n in (3, 9, 16, 17, 63, 64, 65, 130, 5000):
+        x = (rng.random((40, n)) * 90).astype(dtype)
+        mask = rng.random((40, n)) < 0.5
+        mask[3], mask[4] = False, True
+        got = both(x, mask)
+        np.testing.assert_array_equal(got[0], alone(x))
+        zero = np.zeros_like(x)
+        for g, kept in zip(got[1:4], (np.where(mask, x, zero), x * mask, np.where(mask, zero, x)),
+                           strict=True):
+            np.testing.assert_allclose(g, kept.sum(axis=1), rtol=1e-5 if dtype == "float32" else 1e-13)
+        np.testing.assert_array_equal(got[4], np.where(mask, x, -9).max(axis=1))
+        np.testing.assert_allclose(ec.compile(lambda x, m: np.mean(x, where=m))(x, mask),
+                                   np.mean(x, where=mask), rtol=1e-5)
+    assert "LANES_64" in both.dump(x, mask)
+
+
+def test_truth_is_0_or_1():
+    odd = np.array([0, 1, 2, 128, 255] * 40, "u1").view(bool)
+    x = np.arange(200.0)
+    np.testing.assert_array_equal(ec.compile(lambda m, x: m * x)(odd, x), (odd != 0) * x)
+    assert ec.compile(lambda m, x: np.sum(m * x))(odd, x) == np.sum((odd != 0) * x)
