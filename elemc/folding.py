@@ -117,7 +117,8 @@ class Folding(Leaves):
         low, high = self.spec.between(axis)
         short = high <= BLOCK  # one block needs no tree
         few = VECTOR < low == high < SHORT and self.few_lanes
-        if VECTOR <= low == high < SHORT and not few:
+        last = not any(next_axis(r, bound) for r in segment.roots)
+        if VECTOR <= low == high < SHORT and last and not few:
             self.vectors(segment, axis, high, scope)
         folds = self.lane_folds(merged, short)
         lanes = VECTOR if few else sums[0] if sums else max(counts.values())

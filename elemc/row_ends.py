@@ -24,6 +24,7 @@ from .nest import (
     Named,
     Statement,
     Write,
+    names_made,
     names_used,
     statements,
     values_of,
@@ -195,11 +196,9 @@ def needed(body: Sequence[Statement], wanted: Callable[[Statement], bool]) -> li
     found: list[Statement] = []
     names: set[str] = set()
     for item in reversed(body):
-        sets = item.target if isinstance(item, Assign) else item
-        made = {f.name for f in item.folds} if isinstance(item, LaneLoop) else {
-            getattr(sets, "name", None)}
-        if made & names or (
-                not isinstance(item, (Let, Local, LaneLoop)) and wanted(item)):
+        made = names_made([item]) | (
+            {f.name for f in item.folds} if isinstance(item, LaneLoop) else set())
+        if made & names or not isinstance(item, (Let, Local, Loop, LaneLoop)) and wanted(item):
             found.append(item)
             names |= names_used([item])
     return found[::-1]

@@ -227,3 +227,17 @@ def test_extrema_of_few_elements_are_those_of_vectors(width, dtype):
                 x[3, n // 2, -1] = np.nan
     if 1 < width <= 8:
         assert "in lanes" in ec.compile(lambda x, w: np.max(x * w)).dump(x, w)
+
+
+def test_choices_of_few_elements_within_extrema():
+    rng = np.random.default_rng(2)
+    x, m = rng.integers(0, 90, (70, 9, 8)), rng.random((70, 9, 11))[..., 1:9] < 0.5
+    y = np.asfortranarray(rng.integers(0, 9, (8, 3)))
+    for n in (1, 5, 70):
+        f = ec.compile(lambda x, m: (np.max(np.where(m, x, 0)), np.min(x * 1.5)))
+        for got, want in zip(f(x[:n], m[:n]), (np.max(np.where(m, x, 0)[:n]), np.min(x[:n] * 1.5)),
+                             strict=True):
+            assert got == want
+        z = x[:n, :8, :3].copy()
+        assert ec.compile(lambda z, y: np.max(np.where(z > 3, y, 1) * 2))(z, y) == (
+            np.max(np.where(z > 3, y, 1) * 2))
