@@ -344,9 +344,11 @@ def unforeseen(body: Sequence[Statement], axis: str, most: int) -> list[Load]:
     far = [v for v in along if len(v.axes) == max(len(w.axes) for w in along)]
     if len({v.operand for v in far}) <= most or len(far) < len(along):
         return far
-    chosen = walk(a for v in values if isinstance(v, Op) and v.op.name in CHOICES
-                  for a in (v.operands[1:] if v.op.name == "where" else v.operands))
-    return [v for v in chosen if v in far]
+    chosen = {*walk(a for v in values if isinstance(v, Op) and v.op.name in CHOICES
+                    for a in (v.operands[1:] if v.op.name == "where" else v.operands))}
+    names = {v.name for v in chosen if isinstance(v, Named)}
+    chosen |= {s.value for s in statements(body) if isinstance(s, Let) and s.name in names}
+    return [v for v in far if v in chosen]
 
 
 def names_made(body: Sequence[Statement]) -> set[str]:

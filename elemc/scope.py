@@ -27,6 +27,7 @@ from .values import (
 )
 
 LONGEST = 6  # operations in one expression
+CONDITIONAL = ("where", "logical_and", "logical_or")  # C evaluates but the first of their operands
 
 
 class Scope:
@@ -93,6 +94,7 @@ class Scope:
         """`wanted`, computed here; named if `name_all` or used more than once."""
         wanted = list(wanted)
         order, uses = self._plan(wanted)
+        chosen = _chosen(order)
         made: dict[Value, Value] = {}
         size: dict[Value, int] = {}
         for value in order:
@@ -109,7 +111,7 @@ class Scope:
                 new = over_new(value, {a: self._simple(made[a]) for a in value.args})
                 self.body.append(Check(new))
             if isinstance(value, Load):
-                if uses[value] > 1 or name_all:
+                if uses[value] > 1 or name_all or value in chosen:
                     new = self.let(value, self.name(self.load_name(value)))
             elif not _trivial(value) and (
                     uses[value] > 1 or size[value] > LONGEST or (name_all and value in wanted)):
@@ -206,6 +208,16 @@ class Scope:
                 found.update((a, None) for a in value.args if fixed[a])
         found.update((v, None) for v in wanted if fixed[v])
         return [v for v in found if self.find(v) is None and not _trivial(v)]
+
+
+def _chosen(values: Iterable[Value]) -> set[Value]:
+    """What conditional expressions load: without names, it would be loaded under masks.
+
+    A masked load of what nothing has written yet is slow, every time.
+    """
+    sides = (a for v in values if isinstance(v, Op) and v.op.name in CONDITIONAL
+             for a in v.operands[1:])
+    return {v for v in walk(sides) if isinstance(v, Load) and v.guard is None}
 
 
 def _trivial(value: Value) -> bool:
