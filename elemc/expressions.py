@@ -25,6 +25,7 @@ from .nest import (
 )
 from .records import dataclass
 from .values import (
+    SELECT,
     Access,
     Affine,
     At,
@@ -85,6 +86,7 @@ class Expressions:
         self.ends: tuple[()] | tuple[str, str] = ()  # where the part of a strip begins and ends
         self.staged: set[str] = set()  # arrays that are as long as parts
         self.after_lanes = False  # in rows shorter than the lanes, and in what is left of others
+        self.singly = False  # where nothing chooses for a vector at once
         self.within: dict[str, tuple[str, str]] = {}  # the chunk that is being folded
         self.instead: dict[str, str] = {}  # what counts along an axis, if not its variable
         self.finer: dict[str, int] = {}  # how many turns go to one element of an axis
@@ -210,7 +212,11 @@ class Expressions:
                 return self.code(ops.cast_code(value.arg.dtype, value.dtype), value)
             case Op():
                 loop = tuple(a.dtype for a in value.operands)
-                return self.code(value.op.code(loop, value.dtype), value)
+                kind = value.dtype.kind
+                # gcc 12 branches in unsigned extrema if `?:` makes constants of some, or fails
+                choice = value.op is SELECT and (kind == "u" or self.singly and kind in "if")
+                op = ops.CHOICE if choice else value.op
+                return self.code(op.code(loop, value.dtype), value)
         raise AssertionError(type(value).__name__)
 
     def code(self, code: Any, value: Value) -> Text:

@@ -118,7 +118,7 @@ class Folding(Leaves):
         short = high <= BLOCK  # one block needs no tree
         few = VECTOR < low == high < SHORT and self.few_lanes
         last = not any(next_axis(r, bound) for r in segment.roots)
-        if VECTOR <= low == high < SHORT and last and not few:
+        if VECTOR <= low == high < SHORT and last and (not few or any(counts.values())):
             self.vectors(segment, axis, high, scope)
         folds = self.lane_folds(merged, short)
         lanes = VECTOR if few else sums[0] if sums else max(counts.values())

@@ -23,6 +23,7 @@ Values are those of a specialization, over the leaves `Named` and `Element`.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 
@@ -337,7 +338,7 @@ def unforeseen(body: Sequence[Statement], axis: str, most: int) -> list[Load]:
     """What a loop over `axis` reads from memory, and processors foresee late or not at all.
 
     That is up to `most` operands alone, any beside lines that are read again and again, and what
-    is chosen from, which is loaded under masks.  More operands that go on and on are foreseen.
+    is only chosen from, which is loaded under masks.  More operands that go on and on are foreseen.
     """
     values = walk(v for s in statements(body) for v in values_of(s))
     along = [v for v in values if isinstance(v, Load) and axis in v.axes]
@@ -346,7 +347,8 @@ def unforeseen(body: Sequence[Statement], axis: str, most: int) -> list[Load]:
         return far
     chosen = {*walk(a for v in values if isinstance(v, Op) and v.op.name in CHOICES
                     for a in (v.operands[1:] if v.op.name == "where" else v.operands))}
-    names = {v.name for v in chosen if isinstance(v, Named)}
+    uses = Counter(a.name for v in values for a in v.args if isinstance(a, Named))
+    names = {v.name for v in chosen if isinstance(v, Named) and uses[v.name] == 1}
     chosen |= {s.value for s in statements(body) if isinstance(s, Let) and s.name in names}
     return [v for v in far if v in chosen]
 

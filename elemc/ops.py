@@ -93,8 +93,13 @@ ROOT = replace(OPS["sqrt"], name="root")
 # A choice between two ways to the same value, of which only the general one is differentiated.
 SHORTCUT = replace(OPS["where"], name="shortcut")
 
+# A choice between numbers for which no branch is taken: nobody foresees what masks choose.
+CHOICE = replace(OPS["where"], name="choice", kinds="iuf", precedence=CALL,
+                 c={"*": "choose_{S}({0}, {1}, {2})"})
+
 INTERNAL.update((op.name, op) for op in (
-    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, QUOTIENT, HIGH, LOW, ROOT, SHORTCUT, *TIED.values()))
+    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, QUOTIENT, HIGH, LOW, ROOT, SHORTCUT, CHOICE,
+    *TIED.values()))
 
 
 def cast_code(src: np.dtype, dst: np.dtype) -> CCode:

@@ -148,7 +148,7 @@ class ScalarOp:
         return self._memo[key]  # type: ignore[no-any-return]
 
     def _code(self, loop: tuple[np.dtype, ...], out: np.dtype) -> CCode:
-        first = loop[-1] if self.name == "where" else loop[0]
+        first = loop[-1] if self.name in ("where", "choice") else loop[0]
         kind = first.kind
         if self.nin == 2 and {d.kind for d in loop} == {"i", "u"} and out == np.bool_:
             # C compares signed with unsigned as unsigned

@@ -48,8 +48,10 @@ def refold(spec: Specialized) -> Specialized:
         return folds.setdefault((fold.program, fold.arg, fold.over, fold.where), fold)
 
     def change(value: Value) -> Value:
-        if not isinstance(value, Fold) or isinstance(value, Scan) or (
-                value.initial is not None or value.where is not None):
+        if not isinstance(value, Fold) or isinstance(value, Scan) or value.initial is not None:
+            return value
+        value = _chosen(value)
+        if value.where is not None:
             return value
         value = _counted(value)
         axes = order_in_memory(loads_of(value, spec), spec.operands)
@@ -66,6 +68,17 @@ def refold(spec: Specialized) -> Specialized:
         return _place(value, shared)
 
     return replace(spec, stores=rewrite(spec.stores, change, lambda access: access))
+
+
+def _chosen(fold: Fold) -> Fold:
+    """Folds of some numbers as folds of all, the others neutral: no element waits for a choice."""
+    program, some = fold.program, fold.arg
+    if fold.where is None or not program.nests or some.dtype.kind != "f":
+        return fold
+    assert program.neutral is not None
+    axes = some.axes | fold.where.axes
+    rest = Literal(frozenset(), some.dtype, program.neutral[0])
+    return replace(fold, where=None, arg=Op(axes, some.dtype, SELECT, (fold.where, some, rest)))
 
 
 def _counted(fold: Fold) -> Fold:

@@ -30,10 +30,11 @@ from .nest import (
     values_of,
 )
 from .order import HEAVY, calls, cost
-from .values import VECTOR, At, Load, Op, Position, walk
+from .values import SELECT, VECTOR, At, Load, Op, Position, Value, walk
 
 LANES = 16  # of a fold, at least: gcc keeps so many in registers
 LANE_BYTES = 64  # of the lanes of one fold, at least
+INTERLEAVED = ("2", "3", "4", "8")  # lengths of rows that gcc reads as columns
 APART_BYTES = 256  # of lanes with those between, at most: registers are few, and memory slow
 
 
@@ -75,7 +76,12 @@ class RowEnds(Expressions):
             "last": self.body(last) if again else [
                 part for s in last for part in self.left_out(s, f"l < {lanes} - {left}")]}
         around, self.after_lanes = self.after_lanes, True
-        view["others"], view["rest"] = self.body(others), self.body(item.body)
+        known = self.length(self.extent_of(item.axis))
+        # rows of which nobody knows how long they are fill LANES, but not more; places are numbers
+        branches = (self.across(item.body, item.axis, known) if known else lanes == "LANES") or any(
+            f.top for f in item.folds)
+        each = self.body if branches else self.one_by_one
+        view["others"], view["rest"] = each(others), each(item.body)
         self.after_lanes = around
         return view
 
@@ -129,13 +135,20 @@ class RowEnds(Expressions):
             isinstance(s, Let) or is_store(s, item.axis) for s in item.body)
         values = walk(v for s in item.body for v in values_of(s))
         count = LANE_BYTES // max([4, *(v.dtype.itemsize for v in values)])
+        chooses = any(isinstance(v, Op) and v.op is SELECT for v in values)
+        length = stop if start == "0" else f"{stop} - {start}"
+        if not plain or len(self.digit) == 1:
+            return {}  # of one axis there is one end
+        if chooses and not calls(values):
+            found = self.end_of_choice(item, values, length, stop)
+            if found is not None:
+                return found
         while known and int(known) < count > 4:
             count //= 2
         # of single elements, of which gcc leaves up to 7, or 3 of wide ones, branches choose
-        chooses = item.kind != "lane" and count >= VECTOR + (not known) and any(
-            isinstance(v, Op) and v.op.name == "where" for v in values)
-        if not plain or len(self.digit) == 1 or not (chooses or calls(values)):
-            return {}  # of one axis there is one end
+        chooses = chooses and item.kind != "lane" and count >= VECTOR + (not known)
+        if not (chooses or calls(values)):
+            return {}
         if known and (int(known) < count or int(known) % count == 0):
             return {}
         lanes = self.lanes_of(count)
@@ -146,7 +159,6 @@ class RowEnds(Expressions):
             isinstance(s, Write) for s in item.body)
         # in strips, what is stored twice has to reach the cache before it is read again, every row
         turn, least = ("k", count // 4) if item.kind == "lane" else ("l", 0)
-        length = stop if start == "0" else f"{stop} - {start}"
         left = self.left(length, lanes, least)
         # `full` is computed before the loop: gcc takes a choice in its condition for control flow
         return {"full": f"{stop} - ({length} < {lanes} ? 0 : {left})",
@@ -154,6 +166,42 @@ class RowEnds(Expressions):
                 "lanes": lanes, "last": self.body(item.body) if again else [
                     part for s in item.body
                     for part in self.left_out(s, f"{turn} < {lanes} - {left}")]}
+
+    def end_of_choice(self, item: Loop, values: Sequence[Value], length: str, stop: str
+                      ) -> dict[str, Any] | None:
+        """What is chosen of a short row, or at the end of one of elements of several sizes.
+
+        gcc's vectors have as many elements as there are of the smallest in LANE_BYTES.  What fills
+        none of them branches would choose.  None: vectors do, as they compute all else.
+        """
+        known = self.length(self.extent_of(item.axis))
+        sizes = [v.dtype.itemsize for v in values if isinstance(v, Load) or v.dtype != bool]
+        mixed = min(sizes) < max(sizes)
+        count = LANE_BYTES // min(sizes) if mixed else min(LANE_BYTES // max(4, *sizes), VECTOR)
+        if item.kind == "lane" and self.strip == "ABREAST":  # these strips are LANES long
+            return {"body": self.one_by_one(item.body)} if mixed and count > LANES else {}
+        if known and int(known) < count:
+            columns = item.kind == "serial" and self.across(item.body, item.axis, known)
+            return {} if columns else {"body": self.one_by_one(item.body)}
+        if not mixed or known and int(known) % count == 0:
+            return {} if mixed else None
+        left = self.left(length, self.lanes_of(count))
+        return {"full": f"{stop} - {left}", "ones": self.one_by_one(item.body)}
+
+    def one_by_one(self, body: Sequence[Statement]) -> list[dict[str, Any]]:
+        """Statements that go from element to element."""
+        self.singly = True
+        view = self.body(body)
+        self.singly = False
+        return view
+
+    def across(self, body: Sequence[Statement], axis: str, length: str) -> bool:
+        """Whether gcc makes vectors along the axis around, of rows that follow each other."""
+        values = walk(v for s in body for v in values_of(s))
+        return length in INTERLEAVED and all(
+            any(self.known_stride(v.operand, v.access, a) == int(length) * v.dtype.itemsize
+                for a in v.axes)
+            for v in values if isinstance(v, Load) and axis in v.axes)
 
     def left_out(self, item: Statement, folded: str) -> list[dict[str, Any]]:
         """A statement of the last lanes, which leaves out those that have `folded` their elements.

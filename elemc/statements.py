@@ -145,7 +145,7 @@ class Statements(FoldLoops):
             "kind": "loop", "var": f"i{k}", "start": start, "stop": stop,
             "base": f"b{k}", "width": f"w{k}", "independent": item.independent,
             "rolled": item.independent and self.length(self.extent_of(item.axis)) in ROLLED,
-            "reverse": item.reverse, "fetch": [], "last": []}
+            "reverse": item.reverse, "fetch": [], "full": "", "ones": [], "last": []}
         if item.kind.startswith("parallel"):
             view |= {"start": begin, "stop": end}
         if item.independent:

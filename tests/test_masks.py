@@ -17,6 +17,7 @@ VALUES = [
     lambda x, y, m: np.where(x > y, x, y) + m,
     lambda x, y, m: np.where(x > 3, y, 1) * 1.5,
     lambda x, y, m: x * 1.0 + y,
+    lambda x, y, m: np.where(m, x * 1.0, -9.0),
 ]
 FOLDS = [
     lambda a, x, m, axis: np.sum(a, axis=axis),
@@ -24,12 +25,16 @@ FOLDS = [
     lambda a, x, m, axis: np.max(a, axis=axis) - np.min(x * 1.0, axis=axis),
     lambda a, x, m, axis: np.sum(a, axis=axis, where=m),
     lambda a, x, m, axis: np.std(a, axis=axis),
+    lambda a, x, m, axis: np.min(a, axis=axis) + np.max(a * 1.0, axis=axis, where=m, initial=2),
+    lambda a, x, m, axis: np.max(a * 1.0, axis=axis, where=m, initial=0.5),
+    lambda a, x, m, axis: np.prod(a * 0.01, axis=axis, where=m),
+    lambda a, x, m, axis: a - np.max(a * 1.0, axis=-1, keepdims=True),
     lambda a, x, m, axis: np.argmax(a, axis=axis if isinstance(axis, int) else None),
     lambda a, x, m, axis: a,
 ]
 
 
-@pytest.mark.parametrize("number", range(224))
+@pytest.mark.parametrize("number", range(300))
 def test_folds(number):
     rng = np.random.default_rng(number)
     fold, value = FOLDS[number % len(FOLDS)], VALUES[rng.integers(len(VALUES))]
@@ -52,3 +57,49 @@ def test_folds(number):
     np.testing.assert_allclose(f(x, y, m), want, rtol=1e-4 if single else 1e-11,
                                atol=1e-3 if single else 1e-10)
     np.testing.assert_array_equal(f(x, y, m), f(x, y, m))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "int16", "uint8"])
+@pytest.mark.parametrize("columns", [2, 5, 8, 16, 20, 63, 100])
+def test_short_rows(columns, dtype):
+    """What a mask chooses of a row, of a column, and of all, with rows that fill no vector."""
+    rng = np.random.default_rng(columns)
+    x = rng.integers(0, 90, (37, columns)).astype(dtype)
+    m = rng.random(x.shape) < 0.5
+    zero, last = x.dtype.type(0), x.dtype.type(99)
+    for of in (
+        lambda x, m: np.where(m, x, x[:, :1]),
+        lambda x, m: np.sum(np.where(m, x, zero), axis=1),
+        lambda x, m: np.sum(np.where(m, x, zero), axis=0),
+        lambda x, m: np.sum(x, axis=1, where=m) + np.min(np.where(m, x, last), axis=1),
+        lambda x, m: np.max(np.where(m, x, zero), axis=(0, 1)),
+        lambda x, m: x - np.max(np.where(m, x, zero), axis=1, keepdims=True),
+    ):
+        for shown in (x, x[::-1], np.asfortranarray(x)):
+            np.testing.assert_array_equal(ec.compile(of)(shown, m), of(shown, m))
+
+
+def test_no_branch_chooses():
+    """Processors do not foresee masks: a row that fills no vector chooses by bits."""
+    x, m = np.ones((50, 20)), np.ones((50, 20), bool)
+    text = ec.compile(lambda x, m: np.where(m, x, x[:, :1])).dump(x, m)
+    assert "choose_f64(" in text.split("kernel__lambda_")[-1]
+    # one vector after the other chooses in flat arrays
+    text = ec.compile(lambda x, m: np.where(m, x, 0.0)).dump(x[:, 0].copy(), m[:, 0].copy())
+    assert "choose_f64(" not in text
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+def test_unsigned_extrema(dtype):
+    """Of unsigned numbers gcc 12 makes `c ? min(a, b) : 0`, which it cannot compile if narrow."""
+    rng = np.random.default_rng(0)
+    x = np.repeat(rng.integers(0, 90, (5, 17, 33)).astype(dtype), 2, axis=-1)[..., ::2]
+    m = (rng.random(x.shape) < 0.5)[..., ::-1]
+    zero, last = x.dtype.type(0), x.dtype.type(np.iinfo(dtype).max)
+    for f in (
+        lambda x, m: np.min(np.where(m, x, zero), axis=1),
+        lambda x, m: np.max(np.where(m, x, last), axis=1),
+        lambda x, m: np.min(np.where(m, x, zero), axis=1) + np.max(x, axis=1),
+        lambda x, m: np.max(np.where(m, x, zero), axis=1) - np.min(x, axis=1),
+    ):
+        np.testing.assert_array_equal(ec.compile(f)(x, m), f(x, m))
