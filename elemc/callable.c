@@ -50,7 +50,7 @@ typedef int (*Kernel)(int64_t phase, int64_t begin, int64_t end, char *const *p,
                       const int64_t *n, const int64_t *tune, char *const *w);
 
 /* runtime.c */
-extern void *elemc_take(size_t bytes, size_t behind);
+extern void *elemc_take(size_t bytes, size_t place);
 extern size_t elemc_size(const void *data);
 extern void elemc_give(void *data);
 extern int64_t elemc_large(void);
@@ -112,6 +112,7 @@ typedef struct {
   struct {
     int64_t extents, sizes, strides, pointers, phases;
   } has; /* how many there are of these: */
+  int64_t large; /* bits of the inputs that are as large as outputs in recycled memory */
   int64_t extent[PLACES], n[PLACES], s[PLACES];
   int64_t from[PLACES], offset[PLACES]; /* of a pointer: its operand, bytes from its data */
   char *p[PLACES], **w, *own_w[PLACES]; /* w: own_w if there is one thread */
@@ -281,15 +282,27 @@ static int fits(int64_t extent, int64_t least, int64_t most) {
   return least <= extent && extent <= most && (extent == 1) == (most == 1);
 }
 
+static int64_t bytes_of(const Operand *o) {
+  int64_t size = o->itemsize;
+  for (int d = 0; d < o->ndim; d++) size *= o->shape[d];
+  return size;
+}
+
 /* The bytes of the largest input. */
 static int64_t most_bytes(const Call *c, int ninputs) {
   int64_t most = 0;
   for (int j = 0; j < ninputs; j++) {
-    int64_t size = c->operand[j].itemsize;
-    for (int d = 0; d < c->operand[j].ndim; d++) size *= c->operand[j].shape[d];
+    int64_t size = bytes_of(&c->operand[j]);
     if (size > most) most = size;
   }
   return most;
+}
+
+static int64_t large_inputs(const Call *c, int ninputs) {
+  int64_t found = 0;
+  for (int j = 0; j < ninputs; j++)
+    found |= (int64_t)(bytes_of(&c->operand[j]) >= LARGE_BYTES) << j;
+  return found;
 }
 
 static Py_ssize_t start_of(const int64_t *step, const int64_t *extent, Py_ssize_t *length) {
@@ -471,40 +484,64 @@ static int usable(const Call *c, int k, int nin, int ninputs, const npy_intp *sh
   return 1;
 }
 
-/* NumPy's way (NEP 49) to let arrays own memory from elsewhere.  Where calls come between vectors
- * that fill a line each, such lines are claimed one after the other, and slowly if the memory is
- * busy; so what functions fill begins some bytes behind a line. */
-static void *take(void *behind, size_t bytes) { return elemc_take(bytes, (size_t)behind); }
+/* NumPy's way (NEP 49) to let arrays own memory from elsewhere. */
+static _Thread_local size_t place; /* of a page, where the next array begins */
 
-static void *take_zeros(void *behind, size_t count, size_t size) {
+static void *take(void *context, size_t bytes) {
+  (void)context;
+  return elemc_take(bytes, place);
+}
+
+static void *take_zeros(void *context, size_t count, size_t size) {
   size_t bytes;
-  void *data = __builtin_mul_overflow(count, size, &bytes) ? NULL : take(behind, bytes);
+  void *data = __builtin_mul_overflow(count, size, &bytes) ? NULL : take(context, bytes);
   return data == NULL ? NULL : memset(data, 0, bytes);
 }
 
-static void give(void *behind, void *data, size_t bytes) {
-  (void)behind, (void)bytes;
+static void give(void *context, void *data, size_t bytes) {
+  (void)context, (void)bytes;
   if (data != NULL) elemc_give(data);
 }
 
-static void *take_more(void *behind, void *data, size_t bytes) {
+static void *take_more(void *context, void *data, size_t bytes) {
   if (data != NULL && elemc_size(data) >= bytes) return data;
-  void *more = take(behind, bytes);
+  void *more = take(context, bytes);
   if (more != NULL && data != NULL) {
     memcpy(more, data, elemc_size(data));
-    give(behind, data, 0);
+    give(context, data, 0);
   }
   return more;
 }
 
-static PyDataMem_Handler large_memory[] = {
-    {"elemc", 1, {NULL, take, take_zeros, take_more, give}},
-    {"elemc", 1, {(void *)(size_t)32, take, take_zeros, take_more, give}}};
-static PyObject *large_handler[2]; /* large_memory, as NumPy takes it */
+static PyDataMem_Handler large_memory = {"elemc", 1, {NULL, take, take_zeros, take_more, give}};
+static PyObject *large_handler; /* large_memory, as NumPy takes it */
 
-/* A new output; `order` has its dimensions from the outermost to the innermost, or is NULL;
- * `called`: functions fill it. */
-static PyArrayObject *allocate(PyArray_Descr *dtype, const npy_intp *shape, int ndim,
+/* Where in a page a large output should begin.
+ *
+ * With a line; but where calls come between vectors that fill a line each, such lines are claimed
+ * one after the other, and slowly if the memory is busy: what functions fill, if it is `called`,
+ * begins behind one.  And as processors hold what they load against the stores under way by the
+ * last 12 bits of addresses alone, no large input should be just behind it. */
+static size_t place_beside(const Call *c, int called) {
+  const size_t page = 4096, line = 64, behind = called ? line / 2 : 0;
+  size_t best = behind, least = page;
+  for (int j = 0; c->large >> j != 0; j++) {
+    if ((c->large >> j & 1) == 0) continue;
+    const size_t here = (((size_t)c->operand[j].data - behind) / line * line + behind) % page;
+    size_t near = 0;
+    for (int k = 0; c->large >> k != 0; k++) {
+      const size_t ahead = (here - (size_t)c->operand[k].data) % page;
+      if (c->large >> k & 1 && ahead > 0 && ahead < page / 2 && page / 2 - ahead > near)
+        near = page / 2 - ahead;
+    }
+    if (near < least) best = here, least = near;
+  }
+  return best;
+}
+
+/* A new output of a call; `order` has its dimensions from the outermost to the innermost, or is
+ * NULL; `called`: functions fill it. */
+static PyArrayObject *allocate(const Call *c, PyArray_Descr *dtype, const npy_intp *shape, int ndim,
                                const int64_t *order, int called) {
   npy_intp strides[NPY_MAXDIMS], step = PyDataType_ELSIZE(dtype);
   if (order != NULL)
@@ -515,8 +552,12 @@ static PyArrayObject *allocate(PyArray_Descr *dtype, const npy_intp *shape, int 
     }
   double bytes = (double)PyDataType_ELSIZE(dtype);
   for (int d = 0; d < ndim; d++) bytes *= (double)shape[d];
-  PyObject *before = bytes < LARGE_BYTES ? NULL : PyDataMem_SetHandler(large_handler[called]);
-  if (bytes >= LARGE_BYTES && before == NULL) return NULL;
+  PyObject *before = NULL;
+  if (bytes >= LARGE_BYTES) {
+    place = place_beside(c, called);
+    before = PyDataMem_SetHandler(large_handler);
+    if (before == NULL) return NULL;
+  }
   Py_INCREF(dtype);
   PyObject *made = PyArray_NewFromDescr(&PyArray_Type, dtype, ndim, shape,
                                         order == NULL ? NULL : strides, NULL, 0, NULL);
@@ -555,7 +596,7 @@ static int outputs(const Callable *self, const Entry *e, Call *c, const int64_t 
       continue;
     }
     PyArrayObject *made =
-        allocate((PyArray_Descr *)PyTuple_GET_ITEM(e->dtypes, k), shape, ndim, order, called);
+        allocate(c, (PyArray_Descr *)PyTuple_GET_ITEM(e->dtypes, k), shape, ndim, order, called);
     if (made == NULL) return -1;
     results[k] = (PyObject *)made;
     o->data = PyArray_BYTES(made);
@@ -629,6 +670,7 @@ static void carry(Entry *e, Call *c, int back) {
   int64_t *at = e->found;
   move(&at, &c->has, COUNTS, back);
   move(&at, &c->most, 1, back);
+  move(&at, &c->large, 1, back);
   move(&at, c->extent, c->has.extents, back);
   move(&at, c->n, c->has.sizes, back);
   move(&at, c->s, c->has.strides, back);
@@ -657,7 +699,7 @@ static void keep(Entry *e, Call *c, int nin, int nout) {
   for (int k = nin; k < ninputs; k++)
     if (c->operand[k].ndim > RANK) return;
   if (e->found == NULL) { /* the code is the same in all calls, and so is how many there are */
-    int64_t words = COUNTS + 1 + c->has.extents + c->has.sizes + c->has.strides +
+    int64_t words = COUNTS + 2 + c->has.extents + c->has.sizes + c->has.strides +
                     2 * c->has.pointers + 3 * c->has.phases;
     e->found = PyMem_Malloc((size_t)words * sizeof *e->found);
     if (e->found == NULL) return; /* all calls go the long way */
@@ -839,7 +881,10 @@ static int run(Callable *self, Entry *e, Call *c, const int64_t *code, PyObject 
   int done, status = 0, first = code != NULL;
   *result = NULL;
   if (first && meets_nothing(c, &code)) return 0;
-  if (first) e->outputs = code;
+  if (first) {
+    e->outputs = code;
+    c->large = large_inputs(c, self->nin + (int)PyTuple_GET_SIZE(e->captured));
+  }
   for (int k = 0; k < self->nout; k++) results[k] = NULL;
   code = e->outputs;
   done = outputs(self, e, c, &code, first, results, scalars);
@@ -1270,15 +1315,14 @@ PyMODINIT_FUNC PyInit_elemc_callable(void) {
   import_array();
   large_bytes = (double)elemc_large();
   weight = WEIGHT / elemc_pace();
-  for (int k = 0; k < 2; k++)
-    large_handler[k] = PyCapsule_New(&large_memory[k], "mem_handler", NULL);
+  large_handler = PyCapsule_New(&large_memory, "mem_handler", NULL);
   name_call = PyUnicode_InternFromString("_call");
   name_out = PyUnicode_InternFromString("out");
   name_where = PyUnicode_InternFromString("where");
   name_req = PyUnicode_InternFromString("req");
   PyObject *module = PyModule_Create(&definition);
   if (name_call == NULL || name_out == NULL || name_where == NULL || name_req == NULL ||
-      large_handler[0] == NULL || large_handler[1] == NULL || module == NULL ||
+      large_handler == NULL || module == NULL ||
       PyModule_AddType(module, &CallableType) < 0 ||
       PyModule_AddType(module, &DispatcherType) < 0 ||
       PyModule_AddIntConstant(module, "OPERANDS", OPERANDS) < 0 ||

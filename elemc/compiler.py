@@ -149,7 +149,7 @@ def flags_of(spec: Specialized, contract: bool,
     is_complex = any(dtype.kind == "c" for dtype in made)
     heavy = any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values)
     return flags, (("uncontracted",) if is_complex and not contract else ()) + (
-        ("full vectors",) if heavy else ())
+        "full vectors" if heavy else "unrolled",)
 
 
 def _in_place(spec: Specialized, kernel: Kernel) -> frozenset[tuple[int, int]]:

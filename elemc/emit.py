@@ -25,7 +25,7 @@ from .nest import (
 from .records import dataclass
 from .statements import Statements
 from .templating import environment
-from .values import BLOCK
+from .values import BLOCK, LINED
 from .work import work_of
 
 STEPS = (0, 1, 2, 3, 4, 8, 16)  # elements between neighbours of which gcc makes vectors
@@ -223,6 +223,9 @@ TYPES |= {f"{t}_unaligned": f"typedef {t} {t}_unaligned __attribute__((aligned(1
 MACROS = {
     "AT": "#define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))",
     "PAST_LINE": "#define PAST_LINE(pointer) ((int64_t)(pointer) & 63)",
+    "TO_LINE": f'''\
+#define TO_LINE(to, size, n) /* elements until a line begins, if the row is not short */ \\
+  ((n) < {LINED} ? (n) : (-(int64_t)(to) & 63) / (size))''',
     "STREAM": "extern void elemc_stream(char *to, const void *block, int64_t bytes);",
     "FETCH": "#define FETCH(from) __builtin_prefetch(from)",
     "FETCH_OUT": "#define FETCH_OUT(to) __builtin_prefetch(to, 1) /* to write it */",

@@ -118,7 +118,8 @@ class Loop:
 
     A "mirrored" one is part of a loop over the same axis, and goes the other way.
     "parts" are of a strip, STAGE elements each.  `lines` are writes of its body that go past the
-    caches, a block at a time; `ahead` is the axis around of which the next turn is asked for;
+    caches, a block at a time; of `lined`, another of its writes, vectors are to fill whole lines;
+    `ahead` is the axis around of which the next turn is asked for;
     `length` names how long strips are: STAGE, if they go from one loop to the next, ABREAST, if
     they are of rows.
     """
@@ -129,6 +130,7 @@ class Loop:
     independent: bool = False
     reverse: bool = False
     lines: tuple[Write, ...] = ()
+    lined: Write | None = None
     ahead: str = ""
     length: str = "STRIP"
 

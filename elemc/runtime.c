@@ -71,6 +71,7 @@ int64_t elemc_large(void) {
 
 enum {
   HEADER = 64,          /* before the data: the size of its block */
+  PAGE = 4096,
   SPARES = 32,          /* blocks that are kept */
   SMALL_GRAIN = 1 << 18,
   HUGE_PAGE = 1 << 21,
@@ -140,10 +141,11 @@ static void shrink(int64_t most) {
   }
 }
 
-/* At least `bytes` bytes, so many `behind` where a line begins; NULL if there are none. */
-void *elemc_take(size_t bytes, size_t behind) {
+/* At least `bytes` bytes that begin at this `place` of a page; NULL if there are none. */
+void *elemc_take(size_t bytes, size_t place) {
   if (bytes > PTRDIFF_MAX - 2 * HUGE_PAGE) return NULL;
-  bytes = rounded(bytes + HEADER + behind, bytes < 4 * HUGE_PAGE ? SMALL_GRAIN : HUGE_PAGE);
+  if (place < HEADER) place += PAGE;
+  bytes = rounded(bytes + place, bytes < 4 * HUGE_PAGE ? SMALL_GRAIN : HUGE_PAGE);
   pthread_mutex_lock(&memory.lock);
   Block found = find_spare(bytes);
   if (found.start != NULL) {
@@ -159,7 +161,7 @@ void *elemc_take(size_t bytes, size_t behind) {
   pthread_mutex_unlock(&memory.lock);
   if (found.start == NULL) return NULL;
   memcpy(found.start, &found.bytes, sizeof found.bytes);
-  return found.start + HEADER + behind;
+  return found.start + place;
 }
 
 /* The block that `data` lies in. */

@@ -28,8 +28,9 @@ from .nest import (
     Statement,
     Write,
     statements,
+    values_of,
 )
-from .order import HEAVY, HOLDS, Root, cost, is_side, next_axis, open_strip, remaining
+from .order import HEAVY, HOLDS, Root, calls, cost, is_side, next_axis, open_strip, remaining
 from .scope import Scope
 from .sharing import (
     Segment,
@@ -43,7 +44,9 @@ from .sharing import (
 from .specialize import lines
 from .stages import stages
 from .values import (
+    LINED,
     NARROW,
+    SHORT,
     Access,
     Fold,
     Load,
@@ -166,9 +169,13 @@ class _Scheduler(Keeping):
             if loop.independent and not last:  # vectors go along this axis
                 for below in (s for s in statements(loop.body) if isinstance(s, Loop)):
                     below.independent = False
-            if loop.independent and loop.kind != "lane" and self.spec.large:
-                loop.lines = tuple(s for s in loop.body if isinstance(s, Write)
-                                   and (s.operand, axis) in self.lines)
+            if loop.independent and loop.kind != "lane":
+                lined = [s for s in loop.body if isinstance(s, Write)
+                         and (s.operand, axis) in self.lines]
+                if self.spec.large:
+                    loop.lines = tuple(lined)
+                elif lined and self.fills_lines(loop):
+                    loop.lined = lined[0]
         for root in starting:
             self.finish(root, bound, scope, strip)
 
@@ -223,6 +230,16 @@ class _Scheduler(Keeping):
         if f"{axis}/" in bound:
             return "lane"
         return "serial" if bound or not segment.in_pieces else "parallel"
+
+    def fills_lines(self, loop: Loop) -> bool:
+        """Whether vectors of a loop that writes lines should fill whole ones.
+
+        What is stored across two lines takes twice as long; but where functions are called, memory
+        may be busy while they wait for a line that is filled at once.
+        """
+        least, most = self.spec.between(loop.axis)
+        return (loop.kind == "parallel" or SHORT < least and LINED <= most) and not (
+            self.spec.crossed or calls(walk(v for s in loop.body for v in values_of(s))))
 
     def comes_late(self, loop: Loop, segment: Segment) -> bool:
         """Whether a loop over rows that come from memory should ask for the next.

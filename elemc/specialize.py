@@ -18,6 +18,7 @@ from .refold import refold
 from .values import (
     BLOCK,
     FEW,
+    LINED,
     LONGEST,
     NARROW,
     SHORT,
@@ -149,6 +150,7 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     Rows of at most `SHORT` elements are loops that the compiler unrolls, if it knows how long they
     are, and so are folds of at most `FEW`; folds of rows of at most `BLOCK` elements need no tree;
     folds that keep rows of at most `NARROW` elements go by rows, if these come from memory.
+    Where nothing is folded, rows of `LINED` elements and more find where lines begin.
     What cannot be merged minds whether there are `VECTOR` rows.
     """
     found: Bounds = {}
@@ -172,6 +174,7 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
             most //= math.prod(n for n, _ in short.values())
             if sizes[long[0]] <= most:
                 found |= short
+            most = most if folded else LINED - 1 if len(long) == 1 else 0
             low, high = (SHORT + 1, most) if sizes[long[0]] <= most else (
                 max(SHORT, most) + 1, LONGEST)
             before = found.get(long[0], (low, high))

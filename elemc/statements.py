@@ -145,7 +145,8 @@ class Statements(FoldLoops):
             "kind": "loop", "var": f"i{k}", "start": start, "stop": stop,
             "base": f"b{k}", "width": f"w{k}", "independent": item.independent,
             "rolled": item.independent and self.length(self.extent_of(item.axis)) in ROLLED,
-            "reverse": item.reverse, "fetch": [], "full": "", "ones": [], "last": []}
+            "reverse": item.reverse, "fetch": [], "full": "", "ones": [], "last": [],
+            "to_line": ""}
         if item.kind.startswith("parallel"):
             view |= {"start": begin, "stop": end}
         if item.independent:
@@ -174,6 +175,8 @@ class Statements(FoldLoops):
             view |= {"width": end} | self.end_of_row(item, begin, end)
         elif item.kind == "serial" and not item.lines:
             view |= self.end_of_row(item, start, stop)
+        if item.lined and not view["full"]:
+            view |= self.to_line(item, view["start"], view["stop"])
         self.mentioned |= outer
         return view
 
@@ -259,6 +262,20 @@ class Statements(FoldLoops):
         """Where a loop over an axis starts, and how many turns it takes."""
         begin, end = self.bounds(axis)
         return begin, end if begin == "0" else f"{end} - {begin}"
+
+    def to_line(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
+        """Where a loop that writes a line goes on after what comes before the first whole line."""
+        assert item.lined is not None
+        operand = self.kernel.operands[item.lined.operand]
+        use = self.use(item.lined.operand, item.lined.access, written=True)
+        self.macros.add("TO_LINE")
+        before, self.instead = self.instead, {**self.instead, item.axis: start}
+        to = f"{use.base}_p + {self.offset(use)}"
+        self.instead = before
+        length = stop if start == "0" else f"{stop} - {start}"
+        first = f"TO_LINE({to}, {operand.dtype.itemsize}, {length})"
+        return {"to_line": first if start == "0" else f"{start} + {first}",
+                "end": f"e{self.digit[item.axis]}"}
 
     def lines(self, item: Loop, k: int) -> dict[str, Any]:
         """What is written a block at a time in a loop over axis number `k`."""

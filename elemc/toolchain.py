@@ -79,13 +79,16 @@ class Toolchain(NamedTuple):
         `-ffp-contract=off` notwithstanding (seen in gcc 12); then an element's bits would depend
         on its position.  "full vectors": where elements have to be gathered, gcc takes short
         vectors, which are cheaper to fill; but what calls functions of the math library wants
-        long ones.
+        long ones.  "unrolled": short turns wait for the loop's own instructions; renaming
+        registers, which comes with it, adds compile time alone.
         """
         if self.family != "gcc":
             return ()
         x86 = platform.machine().lower() in ("x86_64", "amd64")
         flags = {"uncontracted": ("-mno-fma", "-mno-avx512f") if x86 else (),
-                 "full vectors": ("-fvect-cost-model=unlimited",)}
+                 "full vectors": ("-fvect-cost-model=unlimited",),
+                 "unrolled": ("-funroll-loops", "--param=max-unroll-times=4", "-fno-web",
+                              "-fno-rename-registers")}
         return tuple(flag for want in wants for flag in flags.get(want, ()))
 
     def variants(self, source: str) -> tuple[str, tuple[str, ...]]:

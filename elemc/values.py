@@ -38,6 +38,7 @@ SELECT = OPS["where"]
 SHORT = 16  # elements of a row that are so few that their number is worth knowing
 FEW = 8  # elements that the compiler folds without a loop, while vectors go along other axes
 VECTOR = 8  # elements from which on a short row is worth vectors
+LINED = 128  # elements of a row from which on it is worth finding where a line begins
 NARROW = 512  # elements of a kept row, at most, whose lines of memory go on in the next row's
 BLOCK = 4096  # elements of a row between two steps of its tree
 LONGEST = 2**63 - 1

@@ -276,7 +276,7 @@ def test_a_loop_that_cannot_be_vectorized_has_a_reason(compiler_name, monkeypatc
         Y, stage="vectorization").splitlines()
     assert "0 of 1 innermost loops vectorized" in title
     assert loop.split()[1] == "scalar" and why.strip()
-    title, loop = ec.compile(lambda x: x * 2).dump(Y, stage="vectorization").splitlines()
+    title, _, loop = ec.compile(lambda x: x * 2).dump(Y, stage="vectorization").splitlines()
     assert "1 of 1 innermost loops vectorized" in title and "vectorized, " in loop
 
 

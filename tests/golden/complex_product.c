@@ -10,6 +10,8 @@
 typedef __INT64_TYPE__ int64_t;
 typedef double _Complex complex128;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
+#define TO_LINE(to, size, n) /* elements until a line begins, if the row is not short */ \
+  ((n) < 128 ? (n) : (-(int64_t)(to) & 63) / (size))
 #define INDEPENDENT _Pragma("GCC ivdep")
 
 static inline complex128 make_c128(double re, double im)
@@ -33,9 +35,10 @@ int kernel_complex_product(int64_t phase, int64_t begin, int64_t end, char *cons
   const char *const x_p = p[0]; const int64_t x_s0 = 16; /* operands, strides in bytes */
   char *const z_p = p[1]; const int64_t z_s0 = 16;
 
-  INDEPENDENT for (int64_t i0 = begin; i0 < end; i0++) {
-    const complex128 x_v = AT(const complex128, x_p, i0 * x_s0);
-    AT(complex128, z_p, i0 * z_s0) = multiply_c128(x_v, x_v);
-  }
+  for (int64_t b0 = begin, e0 = begin + TO_LINE(z_p + begin * z_s0, 16, end - begin); b0 < end; b0 = e0, e0 = end)
+    INDEPENDENT for (int64_t i0 = b0; i0 < e0; i0++) {
+      const complex128 x_v = AT(const complex128, x_p, i0 * x_s0);
+      AT(complex128, z_p, i0 * z_s0) = multiply_c128(x_v, x_v);
+    }
   return 0;
 }

@@ -13,6 +13,8 @@
 typedef __INT32_TYPE__ int32_t;
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
+#define TO_LINE(to, size, n) /* elements until a line begins, if the row is not short */ \
+  ((n) < 128 ? (n) : (-(int64_t)(to) & 63) / (size))
 #define INDEPENDENT _Pragma("GCC ivdep")
 
 /* the quotient rounded down; 0 if b is 0.  Doubles are exact, and have vector divisions. */
@@ -38,10 +40,11 @@ int kernel_floor_divide(int64_t phase, int64_t begin, int64_t end, char *const *
   char *const z0_p = p[1]; const int64_t z0_s0 = 4;
   char *const z1_p = p[2]; const int64_t z1_s0 = 4;
 
-  INDEPENDENT for (int64_t i0 = begin; i0 < end; i0++) {
-    const int32_t x_v = AT(const int32_t, x_p, i0 * x_s0);
-    AT(int32_t, z0_p, i0 * z0_s0) = floor_divide_i32(x_v, 7);
-    AT(int32_t, z1_p, i0 * z1_s0) = remainder_i32(x_v, -3);
-  }
+  for (int64_t b0 = begin, e0 = begin + TO_LINE(z0_p + begin * z0_s0, 4, end - begin); b0 < end; b0 = e0, e0 = end)
+    INDEPENDENT for (int64_t i0 = b0; i0 < e0; i0++) {
+      const int32_t x_v = AT(const int32_t, x_p, i0 * x_s0);
+      AT(int32_t, z0_p, i0 * z0_s0) = floor_divide_i32(x_v, 7);
+      AT(int32_t, z1_p, i0 * z1_s0) = remainder_i32(x_v, -3);
+    }
   return 0;
 }

@@ -9,6 +9,8 @@
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
+#define TO_LINE(to, size, n) /* elements until a line begins, if the row is not short */ \
+  ((n) < 128 ? (n) : (-(int64_t)(to) & 63) / (size))
 #define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { LANES = 16, BLOCK = 4096, TREE = 40 };
@@ -62,8 +64,9 @@ int kernel_normalise_all(int64_t phase, int64_t begin, int64_t end, char *const 
   }
 
   if (phase == 2) {
-    INDEPENDENT for (int64_t i0 = begin; i0 < end; i0++)
-      AT(double, z_p, i0 * z_s0) = AT(const double, y_p, i0 * y_s0) / buffer0[0];
+    for (int64_t b0 = begin, e0 = begin + TO_LINE(z_p + begin * z_s0, 8, end - begin); b0 < end; b0 = e0, e0 = end)
+      INDEPENDENT for (int64_t i0 = b0; i0 < e0; i0++)
+        AT(double, z_p, i0 * z_s0) = AT(const double, y_p, i0 * y_s0) / buffer0[0];
   }
   return 0;
 }
