@@ -27,7 +27,9 @@ from .emit import Bindings, Source, emit
 from .graph import Accumulate, Cast, Graph, Node
 from .maps import Extents, extents_of
 from .nest import Kernel, Write, statements, values_of
+from .ops import EITHER
 from .order import HEAVY
+from .quotients import by_inverses
 from .records import dataclass
 from .schedule import schedule
 from .simplify import simplify
@@ -120,7 +122,7 @@ def close_function(name: str, graph: Graph, order: str, modes: Sequence[str],
 
 def nests(closed: Closed, signature: Signature) -> tuple[Specialized, Kernel]:
     """Stages 4 and 5."""
-    spec = closed.specialized(signature)
+    spec = by_inverses(closed.specialized(signature))
     return spec, schedule(spec)
 
 
@@ -149,7 +151,8 @@ def flags_of(spec: Specialized, contract: bool,
     is_complex = any(dtype.kind == "c" for dtype in made)
     heavy = any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values)
     return flags, (("uncontracted",) if is_complex and not contract else ()) + (
-        "full vectors" if heavy else "unrolled",)
+        "full vectors" if heavy else "unrolled",) + (
+        ("unswitched",) if any(isinstance(v, Op) and v.op is EITHER for v in values) else ())
 
 
 def _in_place(spec: Specialized, kernel: Kernel) -> frozenset[tuple[int, int]]:

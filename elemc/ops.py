@@ -85,6 +85,9 @@ HIGH = ScalarOp("high", 1, np.reciprocal, {"f": "inverse_high_{S}({0})"}, notati
                 kinds="f", cost=6)
 LOW = ScalarOp("low", 2, lambda y, high: 1 / y - high, {"f": "inverse_low_{S}({0}, {1})"},
                notation="low({0}, {1})", kinds="f", cost=6)
+# The same as x / y, where y is positive, `near` is 1 / y, and nothing is out of range.
+DIVIDE_BY = ScalarOp("divide_by", 3, lambda x, y, near: x / y, {"f": "divide_by_{S}({0}, {1}, {2})"},
+                     notation="{0} / {1}", kinds="f", cost=5)
 
 
 # The square root of something that is 0 where its own gradient is.
@@ -93,13 +96,16 @@ ROOT = replace(OPS["sqrt"], name="root")
 # A choice between two ways to the same value, of which only the general one is differentiated.
 SHORTCUT = replace(OPS["where"], name="shortcut")
 
+# A choice between two ways to the same values of a whole row: a loop for either, in the end.
+EITHER = replace(OPS["where"], name="either")
+
 # A choice between numbers for which no branch is taken: nobody foresees what masks choose.
 CHOICE = replace(OPS["where"], name="choice", kinds="iuf", precedence=CALL,
                  c={"*": "choose_{S}({0}, {1}, {2})"})
 
 INTERNAL.update((op.name, op) for op in (
-    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, QUOTIENT, HIGH, LOW, ROOT, SHORTCUT, CHOICE,
-    *TIED.values()))
+    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, QUOTIENT, HIGH, LOW, DIVIDE_BY, ROOT, SHORTCUT,
+    EITHER, CHOICE, *TIED.values()))
 
 
 def cast_code(src: np.dtype, dst: np.dtype) -> CCode:

@@ -46,7 +46,6 @@ from .stages import stages
 from .values import (
     LINED,
     NARROW,
-    SHORT,
     Access,
     Fold,
     Load,
@@ -237,9 +236,9 @@ class _Scheduler(Keeping):
         What is stored across two lines takes twice as long; but where functions are called, memory
         may be busy while they wait for a line that is filled at once.
         """
-        least, most = self.spec.between(loop.axis)
-        return (loop.kind == "parallel" or SHORT < least and LINED <= most) and not (
-            self.spec.crossed or calls(walk(v for s in loop.body for v in values_of(s))))
+        long = loop.kind == "parallel" or self.spec.between(loop.axis)[0] >= LINED
+        return long and not self.spec.crossed and not calls(
+            walk(v for s in loop.body for v in values_of(s)))
 
     def comes_late(self, loop: Loop, segment: Segment) -> bool:
         """Whether a loop over rows that come from memory should ask for the next.

@@ -14,7 +14,7 @@ from .lower import Lowering
 from .maps import Extents
 from .reads import Env
 from .records import dataclass
-from .refold import refold
+from .refold import memory_order, refold
 from .values import (
     BLOCK,
     FEW,
@@ -150,13 +150,14 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     Rows of at most `SHORT` elements are loops that the compiler unrolls, if it knows how long they
     are, and so are folds of at most `FEW`; folds of rows of at most `BLOCK` elements need no tree;
     folds that keep rows of at most `NARROW` elements go by rows, if these come from memory.
-    Where nothing is folded, rows of `LINED` elements and more find where lines begin.
+    Rows that are written are worth more if they have `LINED` elements.
     What cannot be merged minds whether there are `VECTOR` rows.
     """
     found: Bounds = {}
     values = walk(roots_of(spec.stores))
     folded = {a for v in values if isinstance(v, Fold) for a in v.over}
     accesses = [(s.operand, s.access) for s in spec.stores]
+    written = {a for k, at in accesses for a in memory_order(at, spec.operands[k])[-1:]}
     accesses += [(v.operand, v.access) for v in values if isinstance(v, Load)]
     if len(spec.axes) < 2 or any(sizes[e] == 0 for every in spec.axes.values() for e in every):
         return found
@@ -174,9 +175,9 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
             most //= math.prod(n for n, _ in short.values())
             if sizes[long[0]] <= most:
                 found |= short
-            most = most if folded else LINED - 1 if len(long) == 1 else 0
-            low, high = (SHORT + 1, most) if sizes[long[0]] <= most else (
-                max(SHORT, most) + 1, LONGEST)
+            edges = [SHORT, most, *([LINED - 1] if len(long) == 1 and axes[0] in written else [])]
+            low = max(e for e in edges if e < sizes[long[0]]) + 1
+            high = min((e for e in edges if e >= sizes[long[0]]), default=LONGEST)
             before = found.get(long[0], (low, high))
             found[long[0]] = max(low, before[0]), min(high, before[1])
             break

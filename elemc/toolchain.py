@@ -80,7 +80,8 @@ class Toolchain(NamedTuple):
         on its position.  "full vectors": where elements have to be gathered, gcc takes short
         vectors, which are cheaper to fill; but what calls functions of the math library wants
         long ones.  "unrolled": short turns wait for the loop's own instructions; renaming
-        registers, which comes with it, adds compile time alone.
+        registers, which comes with it, adds compile time alone.  "unswitched": loops that go one
+        of two ways are two loops, however long they are.
         """
         if self.family != "gcc":
             return ()
@@ -88,7 +89,8 @@ class Toolchain(NamedTuple):
         flags = {"uncontracted": ("-mno-fma", "-mno-avx512f") if x86 else (),
                  "full vectors": ("-fvect-cost-model=unlimited",),
                  "unrolled": ("-funroll-loops", "--param=max-unroll-times=4", "-fno-web",
-                              "-fno-rename-registers")}
+                              "-fno-rename-registers"),
+                 "unswitched": ("--param=max-unswitch-insns=1000",)}
         return tuple(flag for want in wants for flag in flags.get(want, ()))
 
     def variants(self, source: str) -> tuple[str, tuple[str, ...]]:

@@ -1,0 +1,88 @@
+"""Quotients of rows by what is one number for a row: products, and as exact as divisions.
+
+A processor divides a vector in the time of some ten multiplications.  Where many `x` meet one `y`,
+`x * (1 / y)` and two corrections by what the multiplication shows to be left of `x` give the same
+bits (`divide_by`), if nothing on the way is out of range.  So rows are looked at, beside what is
+folded of them anyway, and those with a number out of range are divided.  The condition is one for
+a row, for which C compilers make two loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from .accumulators import ACCUMULATORS
+from .close import fold_program
+from .ops import DIVIDE_BY, EITHER, OPS
+from .refold import memory_order
+from .values import LINED, Fold, Literal, Op, Specialized, Value, over_new, walk
+
+BOOL = np.dtype(bool)
+# Exponents of 2: y is within 2**-DIVISOR and 2**DIVISOR; |x| within 2**-RANGE and 2**RANGE, or 0.
+DIVISOR, RANGE = 60, 960
+
+
+def by_inverses(spec: Specialized) -> Specialized:
+    """The same, with divisions of whole rows by one number as products where that is exact."""
+    if spec.large:
+        return spec  # which waits for memory
+    ways: dict[tuple[str, ...], dict[Value, Value]] = {}
+    inverses: dict[Value, Value] = {}
+    stores = []
+    for store in spec.stores:
+        order = memory_order(store.access, spec.operands[store.operand])
+        new = ways.setdefault(order, {})
+        for value in walk([store.value], lambda v: isinstance(v, Fold)):
+            if value not in new:
+                same = isinstance(value, Fold) or all(new[a] is a for a in value.args)
+                new[value] = value if same else over_new(value, new)
+                if isinstance(value, Op) and _divides_rows(value, order, spec):
+                    new[value] = _either(new[value], order, inverses)
+        stores.append(store if store.mask else replace(store, value=new[store.value]))
+    return replace(spec, stores=tuple(stores))
+
+
+def _either(value: Value, order: Sequence[str], inverses: dict[Value, Value]) -> Value:
+    """A quotient as a product where that is exact in the whole row."""
+    x, y = value.args
+    if y not in inverses:
+        inverses[y] = _op("divide", y.dtype, Literal(frozenset(), y.dtype, y.dtype.type(1)), y)
+    quick = Op(value.axes, value.dtype, DIVIDE_BY, (x, y, inverses[y]))
+    return Op(value.axes, value.dtype, EITHER, (_fine(x, y, order), quick, value))
+
+
+def _divides_rows(value: Op, order: Sequence[str], spec: Specialized) -> bool:
+    """Whether many numbers of a row, which is folded, too, are divided by one."""
+    if value.op is not OPS["divide"] or value.dtype != np.float64 or not order:
+        return False
+    x, y = value.args
+    rows = order[-1] in x.axes and y.axes and y.axes < x.axes and order[-1] not in y.axes
+    folded = any(isinstance(v, Fold) and order[-1] in v.over for v in walk([y]))
+    return bool(rows) and folded and spec.between(order[-1])[0] >= LINED
+
+
+def _fine(x: Value, y: Value, order: Sequence[str]) -> Value:
+    """Whether the products are exact in a row: see `divide_by`."""
+    dtype = x.dtype
+    zero, one = (Literal(frozenset(), dtype, dtype.type(k)) for k in (0, 1))
+    size = _op("absolute", dtype, x)
+    good = _op("logical_or", BOOL, _within(size, RANGE), _op("equal", BOOL, x, zero))
+    over = tuple(a for a in order if a in x.axes and a not in y.axes)
+    bad = Fold(x.axes.difference(over), dtype, fold_program(ACCUMULATORS["sum"], dtype),
+               _op("where", dtype, good, zero, one), over, None, None)
+    return _op("logical_and", BOOL, _within(y, DIVISOR), _op("equal", BOOL, bad, zero))
+
+
+def _within(size: Value, exponent: int) -> Value:
+    """Whether 2**-exponent <= size <= 2**exponent."""
+    low, high = (Literal(frozenset(), size.dtype, size.dtype.type(2.0**k))
+                 for k in (-exponent, exponent))
+    return _op("logical_and", BOOL, _op("greater_equal", BOOL, size, low),
+               _op("less_equal", BOOL, size, high))
+
+
+def _op(name: str, dtype: np.dtype, *args: Value) -> Op:
+    return Op(frozenset[str]().union(*(a.axes for a in args)), dtype, OPS[name], args)

@@ -1,0 +1,103 @@
+"""Quotients of rows by one number: products with its inverse, whose bits are those of divisions."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import elemc as ec
+
+N = 300
+
+
+@pytest.fixture(scope="module")
+def divide():
+    f = ec.compile(lambda x, w, c: x / np.max(np.where(c, x, w), axis=1, keepdims=True))
+    return partial(f, c=np.zeros(N, bool))  # x and w are read along the same axis
+
+
+def weights(y):
+    """Rows whose maximum is in `y`."""
+    w = np.repeat(np.asarray(y)[:, None], N, axis=1)
+    return np.where(np.arange(N) % 3 == 1, w, np.where(w > 0, 0, w))
+
+
+def check(divide, x, y):
+    with np.errstate(all="ignore"):
+        want = x / y[:, None]
+    got = divide(x, weights(y))
+    np.testing.assert_array_equal(got, want)
+    number = ~np.isnan(want)
+    assert np.array_equal(np.signbit(got)[number], np.signbit(want)[number])
+
+
+def test_the_c():
+    def text(rows, columns, dtype="f8"):
+        f = ec.compile(lambda x: x / np.sum(x, axis=1, keepdims=True))
+        return f.dump(np.ones((rows, columns), dtype))
+
+    assert "? divide_by_f64(" in text(3, N)
+    assert "divide_by" not in text(3, 100)
+    assert "divide_by" not in text(3, N, "f4")
+
+
+def divisors(rng, count):
+    y = 1 + rng.random(count)
+    y[::4] = 2 - rng.integers(1, 9, len(y[::4])) * 2.0**-52  # mantissas of ones
+    y[1::4] = 1 + rng.integers(0, 9, len(y[1::4])) * 2.0**-52
+    return y
+
+
+def test_random_quotients(divide):
+    rng = np.random.default_rng(0)
+    y = divisors(rng, 1000) * 2.0**rng.integers(-59, 59, 1000)
+    x = rng.normal(size=(1000, N)) * 2.0**rng.integers(-100, 100, (1000, 1))
+    check(divide, x, y)
+
+
+def test_quotients_beside_midpoints(divide):
+    rng = np.random.default_rng(1)
+    y = divisors(rng, 400)
+    for row in y:  # of integers: (q + 1/2) y, rounded to what is a double
+        q = rng.integers(2**52, 2**53, N)
+        wide = [(2 * int(k) + 1) * int(row * 2**52) for k in q]
+        x = np.array([w >> w.bit_length() - 53 for w in wide], float)
+        every = np.concatenate([x - 1, x, x + 1])[:3 * N].reshape(3, N)
+        check(divide, every, np.full(3, row))
+
+
+@pytest.mark.parametrize("special", [
+    0.0, -0.0, 5e-324, -5e-324, 2.0**-1022, 2.0**-961, 2.0**-960, 2.0**960, 2.0**961, 1.7e308,
+    np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("y", [
+    1.5, -1.5, 3.0, 2.0**-60 * 1.1, 2.0**-61, 2.0**60, 2.0**61 * 1.3, 0.0, 5e-324, 1e308, np.inf,
+    np.nan])
+def test_numbers_out_of_range(divide, special, y):
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(4, N))
+    x[1, 5], x[2, -1], x[3, ::7] = special, special, special
+    check(divide, x, np.array([1.25, y, y, y]))
+
+
+def test_quotients_that_leave_the_range(divide):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(500, N)) * 2.0**rng.integers(-1070, 1020, (500, N))
+    check(divide, x, 1 + rng.random(500))
+    check(divide, x, (1 + rng.random(500)) * 2.0**rng.integers(-1000, 1000, 500))
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: (x - x.mean(axis=1, keepdims=True)) / x.std(axis=1, keepdims=True),
+    lambda x: np.exp(x - x.max(axis=1, keepdims=True)) / np.sum(
+        np.exp(x - x.max(axis=1, keepdims=True)), axis=1, keepdims=True),
+    lambda x: np.sqrt(x / x.sum(axis=1, keepdims=True)) * x / x.max(axis=1, keepdims=True),
+    lambda x: (x / np.sqrt((x * x).sum(axis=-1, keepdims=True))).T,
+    lambda x: x / x.sum(axis=(1, 2), keepdims=True) if x.ndim == 3 else x])
+@pytest.mark.parametrize("shape", [(7, 130), (3, 1000), (2, 5000), (4, 6, 200)])
+def test_normalized_rows(f, shape):
+    x = np.random.default_rng(4).random(shape) + 0.5
+    compiled = ec.compile(f)
+    np.testing.assert_allclose(compiled(x), f(x), rtol=1e-12, atol=1e-14)
+    again = x.copy()
+    if f(x).shape == x.shape:
+        np.testing.assert_array_equal(compiled(again, out=again), compiled(x))
