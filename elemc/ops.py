@@ -85,7 +85,7 @@ HIGH = ScalarOp("high", 1, np.reciprocal, {"f": "inverse_high_{S}({0})"}, notati
                 kinds="f", cost=6)
 LOW = ScalarOp("low", 2, lambda y, high: 1 / y - high, {"f": "inverse_low_{S}({0}, {1})"},
                notation="low({0}, {1})", kinds="f", cost=6)
-# The same as x / y, where y is positive, `near` is 1 / y, and nothing is out of range.
+# The same as x / y, where `near` is 1 / y, and nothing is out of range.
 DIVIDE_BY = ScalarOp("divide_by", 3, lambda x, y, near: x / y, {"f": "divide_by_{S}({0}, {1}, {2})"},
                      notation="{0} / {1}", kinds="f", cost=5)
 

@@ -21,7 +21,7 @@ from .refold import memory_order
 from .values import LINED, Fold, Literal, Op, Specialized, Value, over_new, walk
 
 BOOL = np.dtype(bool)
-# Exponents of 2: y is within 2**-DIVISOR and 2**DIVISOR; |x| within 2**-RANGE and 2**RANGE, or 0.
+# Exponents of 2: |y| is within 2**-DIVISOR and 2**DIVISOR; |x| within 2**-RANGE and 2**RANGE, or 0.
 DIVISOR, RANGE = 60, 960
 
 
@@ -73,7 +73,8 @@ def _fine(x: Value, y: Value, order: Sequence[str]) -> Value:
     over = tuple(a for a in order if a in x.axes and a not in y.axes)
     bad = Fold(x.axes.difference(over), dtype, fold_program(ACCUMULATORS["sum"], dtype),
                _op("where", dtype, good, zero, one), over, None, None)
-    return _op("logical_and", BOOL, _within(y, DIVISOR), _op("equal", BOOL, bad, zero))
+    return _op("logical_and", BOOL, _within(_op("absolute", dtype, y), DIVISOR),
+               _op("equal", BOOL, bad, zero))
 
 
 def _within(size: Value, exponent: int) -> Value:
