@@ -40,18 +40,18 @@ def by_inverses(spec: Specialized) -> Specialized:
                 same = isinstance(value, Fold) or all(new[a] is a for a in value.args)
                 new[value] = value if same else over_new(value, new)
                 if isinstance(value, Op) and _divides_rows(value, order, spec):
-                    new[value] = _either(new[value], order, inverses)
+                    new[value] = _either(new[value], order[-1], inverses)
         stores.append(store if store.mask else replace(store, value=new[store.value]))
     return replace(spec, stores=tuple(stores))
 
 
-def _either(value: Value, order: Sequence[str], inverses: dict[Value, Value]) -> Value:
+def _either(value: Value, row: str, inverses: dict[Value, Value]) -> Value:
     """A quotient as a product where that is exact in the whole row."""
     x, y = value.args
     if y not in inverses:
         inverses[y] = _op("divide", y.dtype, Literal(frozenset(), y.dtype, y.dtype.type(1)), y)
     quick = Op(value.axes, value.dtype, DIVIDE_BY, (x, y, inverses[y]))
-    return Op(value.axes, value.dtype, EITHER, (_fine(x, y, order), quick, value))
+    return Op(value.axes, value.dtype, EITHER, (_fine(x, y, row), quick, value))
 
 
 def _divides_rows(value: Op, order: Sequence[str], spec: Specialized) -> bool:
@@ -64,15 +64,14 @@ def _divides_rows(value: Op, order: Sequence[str], spec: Specialized) -> bool:
     return bool(rows) and folded and spec.between(order[-1])[0] >= LINED
 
 
-def _fine(x: Value, y: Value, order: Sequence[str]) -> Value:
+def _fine(x: Value, y: Value, row: str) -> Value:
     """Whether the products are exact in a row: see `divide_by`."""
     dtype = x.dtype
     zero, one = (Literal(frozenset(), dtype, dtype.type(k)) for k in (0, 1))
     size = _op("absolute", dtype, x)
     good = _op("logical_or", BOOL, _within(size, RANGE), _op("equal", BOOL, x, zero))
-    over = tuple(a for a in order if a in x.axes and a not in y.axes)
-    bad = Fold(x.axes.difference(over), dtype, fold_program(ACCUMULATORS["sum"], dtype),
-               _op("where", dtype, good, zero, one), over, None, None)
+    bad = Fold(x.axes.difference((row,)), dtype, fold_program(ACCUMULATORS["sum"], dtype),
+               _op("where", dtype, good, zero, one), (row,), None, None)
     return _op("logical_and", BOOL, _within(_op("absolute", dtype, y), DIVISOR),
                _op("equal", BOOL, bad, zero))
 

@@ -180,6 +180,8 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
             high = min((e for e in edges if e >= sizes[long[0]]), default=LONGEST)
             before = found.get(long[0], (low, high))
             found[long[0]] = max(low, before[0]), min(high, before[1])
+            for e in every:
+                found.setdefault(e, (SHORT + 1 if e in long else 1, LONGEST))
             break
     for value in values:
         if isinstance(value, Fold) and value.program.lanes:
