@@ -12,6 +12,7 @@ from .graph import Graph
 from .layout import Layout, Operand
 from .lower import Lowering
 from .maps import Extents
+from .quotients import LEAST, divides
 from .reads import Env
 from .records import dataclass
 from .refold import memory_order, refold
@@ -157,6 +158,7 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     values = walk(roots_of(spec.stores))
     folded = {a for v in values if isinstance(v, Fold) for a in v.over}
     accesses = [(s.operand, s.access) for s in spec.stores]
+    quotients = {LEAST[v.dtype.itemsize] - 1 for v in values if divides(v)} if folded else set()
     written = {a for k, at in accesses for a in memory_order(at, spec.operands[k])[-1:]}
     accesses += [(v.operand, v.access) for v in values if isinstance(v, Load)]
     if len(spec.axes) < 2 or any(sizes[e] == 0 for every in spec.axes.values() for e in every):
@@ -175,7 +177,9 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
             most //= math.prod(n for n, _ in short.values())
             if sizes[long[0]] <= most:
                 found |= short
-            edges = [SHORT, most, *([LINED - 1] if len(long) == 1 and axes[0] in written else [])]
+            edges = [SHORT, most]
+            if len(long) == 1 and axes[0] in written:
+                edges += [LINED - 1, *quotients]
             low = max(e for e in edges if e < sizes[long[0]]) + 1
             high = min((e for e in edges if e >= sizes[long[0]]), default=LONGEST)
             before = found.get(long[0], (low, high))

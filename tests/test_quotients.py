@@ -7,7 +7,7 @@ import pytest
 
 import elemc as ec
 
-N = 300
+N = 600
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,8 @@ def test_the_c():
 
     assert "? divide_by_f64(" in text(3, N)
     assert "divide_by" not in text(3, 100)
-    assert "divide_by" not in text(3, N, "f4")
+    assert "divide_by_f32(" in text(3, N, "f4")
+    assert "divide_by" not in text(3, 300, "f4")
 
 
 def divisors(rng, count):
@@ -77,6 +78,24 @@ def test_numbers_out_of_range(divide, special, y):
     x = rng.normal(size=(4, N))
     x[1, 5], x[2, -1], x[3, ::7] = special, special, special
     check(divide, x, np.array([1.25, y, y, y]))
+
+
+def test_random_floats(divide):
+    rng = np.random.default_rng(5)
+    y = np.float32(1) + rng.integers(0, 2**23, 2000).astype("f4") * np.float32(2.0**-23)
+    y[::2] = np.float32(2) - rng.integers(1, 99, 1000).astype("f4") * np.float32(2.0**-23)
+    q = rng.integers(2**23, 2**24, (2000, N)) * 2.0 + 1  # beside midpoints
+    x = (q * y[:, None].astype("f8")).astype("f4")
+    check(divide, np.nextafter(x, x * rng.integers(0, 3, x.shape), dtype="f4"), y)
+    check(divide, x * np.float32(2.0**-90), y * np.float32(2.0**20))
+    for exponents in ((-149, 100), (-120, -90), (90, 120)):
+        x = (rng.normal(size=(2000, N)) * 2.0**rng.integers(*exponents, (2000, N))).astype("f4")
+        check(divide, x, y * (2.0**rng.integers(-30, 30, 2000)).astype("f4"))
+    x = rng.normal(size=(13, N)).astype("f4")
+    x[np.arange(13), np.arange(13)] = [0, -0.0, 1e-45, -1e-45, 2**-126, 2**-101, 2**-100, 2**100,
+                                       2**101, 3e38, np.inf, -np.inf, np.nan]
+    for special in (1.5, -3, 0, 2**-25, 2**24, 2**25, 1e-45, 1e38, np.inf, np.nan):
+        check(divide, x, np.full(13, special, "f4"))
 
 
 def test_quotients_that_leave_the_range(divide):
