@@ -85,9 +85,11 @@ HIGH = ScalarOp("high", 1, np.reciprocal, {"f": "inverse_high_{S}({0})"}, notati
                 kinds="f", cost=6)
 LOW = ScalarOp("low", 2, lambda y, high: 1 / y - high, {"f": "inverse_low_{S}({0}, {1})"},
                notation="low({0}, {1})", kinds="f", cost=6)
-# The same as x / y, where `near` is 1 / y, and nothing is out of range.
+# The same as x / y, where `near` is 1 / y, and no x is ODD: 1 where on the way it may leave the range.
 DIVIDE_BY = ScalarOp("divide_by", 3, lambda x, y, near: x / y, {"f": "divide_by_{S}({0}, {1}, {2})"},
                      notation="{0} / {1}", kinds="f", cost=5)
+ODD = ScalarOp("odd", 1, np.isfinite, {"f": "odd_{S}({0})"}, notation="odd({0})", kinds="f", cost=4,
+               like=np.positive)
 
 
 # The square root of something that is 0 where its own gradient is.
@@ -104,7 +106,7 @@ CHOICE = replace(OPS["where"], name="choice", kinds="iuf", precedence=CALL,
                  c={"*": "choose_{S}({0}, {1}, {2})"})
 
 INTERNAL.update((op.name, op) for op in (
-    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, QUOTIENT, HIGH, LOW, DIVIDE_BY, ROOT, SHORTCUT,
+    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, QUOTIENT, HIGH, LOW, DIVIDE_BY, ODD, ROOT, SHORTCUT,
     EITHER, CHOICE, *TIED.values()))
 
 

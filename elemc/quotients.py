@@ -11,18 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial, reduce
 
 import numpy as np
 
 from .accumulators import ACCUMULATORS
 from .close import fold_program
-from .ops import DIVIDE_BY, EITHER, OPS
+from .ops import DIVIDE_BY, EITHER, ODD, OPS
 from .refold import memory_order
 from .values import LINED, Fold, Literal, Op, Specialized, Value, over_new, walk
 
 BOOL = np.dtype(bool)
-# Exponents of 2: |y| is within 2**-DIVISOR and 2**DIVISOR; |x| within 2**-RANGE and 2**RANGE, or 0.
-DIVISOR, RANGE = {4: 24, 8: 60}, {4: 100, 8: 960}
+# |y| is within 2**-DIVISOR and 2**DIVISOR: no x / y leaves the range then, unless x is odd.
+DIVISOR = {4: 24, 8: 60}
 # Elements of a row from which on that is faster: vectors of floats are divided in half the time.
 LEAST = {4: 4 * LINED, 8: LINED}
 
@@ -51,7 +52,7 @@ def _either(value: Value, row: str, inverses: dict[Value, Value]) -> Value:
     """A quotient as a product where that is exact in the whole row."""
     x, y = value.args
     if y not in inverses:
-        inverses[y] = _op("divide", y.dtype, Literal(frozenset(), y.dtype, y.dtype.type(1)), y)
+        inverses[y] = _op("divide", y.dtype, _literal(y.dtype, 1), y)
     quick = Op(value.axes, value.dtype, DIVIDE_BY, (x, y, inverses[y]))
     return Op(value.axes, value.dtype, EITHER, (_fine(x, y, row), quick, value))
 
@@ -72,23 +73,19 @@ def _divides_rows(value: Op, order: Sequence[str], spec: Specialized) -> bool:
 
 
 def _fine(x: Value, y: Value, row: str) -> Value:
-    """Whether the products are exact in a row: see `divide_by`."""
-    dtype, size = x.dtype, _op("absolute", x.dtype, x)
-    zero, one = (Literal(frozenset(), dtype, dtype.type(k)) for k in (0, 1))
-    good = _op("logical_or", BOOL, _within(size, RANGE[dtype.itemsize]),
-               _op("equal", BOOL, x, zero))
-    bad = Fold(x.axes.difference((row,)), dtype, fold_program(ACCUMULATORS["sum"], dtype),
-               _op("where", dtype, good, zero, one), (row,), None, None)
-    return _op("logical_and", BOOL, _within(_op("absolute", dtype, y), DIVISOR[dtype.itemsize]),
-               _op("equal", BOOL, bad, zero))
+    """Whether `divide_by` divides a whole row."""
+    dtype, size = x.dtype, _op("absolute", x.dtype, y)
+    odd = Fold(x.axes.difference((row,)), dtype, fold_program(ACCUMULATORS["sum"], dtype),
+               Op(x.axes, dtype, ODD, (x,)), (row,), None, None)
+    bits = DIVISOR[dtype.itemsize]
+    least, most = _literal(dtype, 2.0**-bits), _literal(dtype, 2.0**bits)
+    return reduce(partial(_op, "logical_and", BOOL), (
+        _op("greater_equal", BOOL, size, least), _op("less_equal", BOOL, size, most),
+        _op("equal", BOOL, odd, _literal(dtype, 0))))
 
 
-def _within(size: Value, exponent: int) -> Value:
-    """Whether 2**-exponent <= size <= 2**exponent."""
-    low, high = (Literal(frozenset(), size.dtype, size.dtype.type(2.0**k))
-                 for k in (-exponent, exponent))
-    return _op("logical_and", BOOL, _op("greater_equal", BOOL, size, low),
-               _op("less_equal", BOOL, size, high))
+def _literal(dtype: np.dtype, value: float) -> Literal:
+    return Literal(frozenset(), dtype, dtype.type(value))
 
 
 def _op(name: str, dtype: np.dtype, *args: Value) -> Op:
