@@ -25,7 +25,7 @@ from .nest import (
 from .order import HEAVY, cost
 from .row_ends import LANE_BYTES, LANES, RowEnds, is_store
 from .sharing import rows_of, runs_along
-from .values import Convert, Load, Op, Value, walk
+from .values import LINED, Convert, Load, Op, Value, walk
 
 AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where rows lie apart
 # Bytes of the arrays of a strip, at most: of the states of folds, which stay in the first cache;
@@ -134,6 +134,7 @@ class FoldLoops(RowEnds):
             self.macros.add("INDEPENDENT")
         view: dict[str, Any] = {
                 "kind": "lanes", "lanes": lanes, "full": full, "independent": stores, "tree": tree,
+                "sure": item.least >= LINED and not tree and start == "0",
                 "apart": apart, "wide": wide, "drop_lanes": ", ".join(
                     f"{f.name}_lane[l] = {f.name}_wide[l * {apart}]" for f in item.folds),
                 "var": f"i{k}", "start": start, "stop": stop, "fetch": [], "fetch_end": [],

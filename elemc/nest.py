@@ -197,13 +197,15 @@ def lane_folds(folds: Sequence[Fold], names: Sequence[str], short: bool = False)
 class LaneLoop:
     """A loop over a row in lanes; afterwards `name` of every fold holds its state.
 
-    `lanes` is how many there are, if that does not follow from what is folded.
+    `lanes` is how many there are, if that does not follow from what is folded; a row has `least`
+    elements or more.
     """
 
     axis: str
     folds: list[LaneFold]
     body: list[Statement]
     lanes: int = 0
+    least: int = 0
 
 
 @dataclass
