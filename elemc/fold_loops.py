@@ -74,6 +74,9 @@ class FoldLoops(RowEnds):
                     fold, f"{fold.name}_lane[l]", f"{fold.name}_lane[l + h]"),
                 "merge_strip": self.merge(
                     fold, f"{fold.name}[l]", f"{fold.name}_rows[r * {self.width} + l]"),
+                "merge_halves": self.merge(
+                    fold, f"{fold.name}_rows[l]", f"{fold.name}_rows[l + h * {self.width}]"),
+                "merge_packed": self.merge(fold, f"{fold.name}[l]", f"{fold.name}_rows[l]"),
                 "merge_row": self.merge(fold, fold.name, f"{fold.name}_lane[0]"),
                 "merge_top": self.merge(fold, f"{fold.name}_tree[{item.folds[0].name}_top - 1]",
                                         fold.name),
@@ -227,12 +230,14 @@ class FoldLoops(RowEnds):
                 "kind": "blocks", "var": f"i{k}", "start": start, "stop": stop, "tree": tree,
                 "strip": self.strip if item.strip else "",
                 "direct": all(f.part is None for f in item.folds),
+                "halves": all(f.dtype.kind == "f" for f in item.folds),  # no integer waits as long
                 "base": f"b{k}", "end": f"e{k}", "width": width, "rows": rows, "folds": folds,
                 "each": each, "pushes": stop if each else f"{stop} / ROWS + 1",
                 "count": f"{name}_count" if item.strip is not None else (
                     f"i{k}" if each else f"b{k} / ROWS"),
                 "top": f"{name}_top", "done": f"{name}_done", "body": self.body(item.body),
                 "run": self.run(item), "packed": self.packed(item) if item.packed else None}
+        self.macros |= {"UNROLL"} if item.packed and view["halves"] and not tree else set()
         return view | self.joined(folds, "" if item.strip is None else "[l]")
 
     def run(self, item: Blocks) -> dict[str, Any] | None:
@@ -272,6 +277,8 @@ class FoldLoops(RowEnds):
             "merge_lanes": assign("{name}_lane[l] = {merge_lanes}", folds),
             "set_rows": assign("{name}_rows[l] = {neutral}", folds),
             "merge_strip": assign("{name}[l] = {merge_strip}", folds),
+            "merge_halves": assign("{name}_rows[l] = {merge_halves}", folds),
+            "merge_packed": assign("{name}[l] = {merge_packed}", folds),
             "merge_exact_rows": assign("{name}[l] = {merge_strip}", exact),
             "merge_top": assign("{name} = {merge_top}", trees),
             "set_trees": assign("{name}{at} = {neutral}", trees),
