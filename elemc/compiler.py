@@ -27,7 +27,7 @@ from .emit import Bindings, Source, emit
 from .graph import Accumulate, Cast, Graph, Node
 from .maps import Extents, extents_of
 from .nest import Kernel, Write, statements, values_of
-from .ops import EITHER
+from .ops import EITHER, OPS
 from .order import HEAVY
 from .quotients import by_inverses
 from .records import dataclass
@@ -150,8 +150,11 @@ def flags_of(spec: Specialized, contract: bool,
     made += [dtype for v in values if isinstance(v, Fold) for dtype in v.program.state]
     is_complex = any(dtype.kind == "c" for dtype in made)
     heavy = any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values)
+    whole = max((len(v.axes) for v in values), default=0)
+    divides = any(isinstance(v, Op) and v.op is OPS["divide"] and len(v.axes) == whole
+                  for v in values)  # then that is what a loop waits for
     return flags, (("uncontracted",) if is_complex and not contract else ()) + (
-        "full vectors" if heavy else "unrolled",) + (
+        ("full vectors",) if heavy else () if divides else ("unrolled",)) + (
         ("unswitched",) if any(isinstance(v, Op) and v.op is EITHER for v in values) else ())
 
 
