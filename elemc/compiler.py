@@ -27,9 +27,9 @@ from .emit import Bindings, Source, emit
 from .graph import Accumulate, Cast, Graph, Node
 from .maps import Extents, extents_of
 from .nest import Kernel, Write, statements, values_of
-from .ops import EITHER, OPS
+from .ops import SHORTCUT
 from .order import HEAVY
-from .quotients import by_inverses
+from .quotients import divides
 from .records import dataclass
 from .schedule import schedule
 from .simplify import simplify
@@ -122,7 +122,7 @@ def close_function(name: str, graph: Graph, order: str, modes: Sequence[str],
 
 def nests(closed: Closed, signature: Signature) -> tuple[Specialized, Kernel]:
     """Stages 4 and 5."""
-    spec = by_inverses(closed.specialized(signature))
+    spec = closed.specialized(signature)
     return spec, schedule(spec)
 
 
@@ -149,13 +149,15 @@ def flags_of(spec: Specialized, contract: bool,
     made = [v.dtype for v in values if isinstance(v, (Op, Fold))]
     made += [dtype for v in values if isinstance(v, Fold) for dtype in v.program.state]
     is_complex = any(dtype.kind == "c" for dtype in made)
-    heavy = any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values)
     whole = max((len(v.axes) for v in values), default=0)
-    divides = any(isinstance(v, Op) and v.op is OPS["divide"] and len(v.axes) == whole
-                  for v in values)  # then that is what a loop waits for
-    return flags, (("uncontracted",) if is_complex and not contract else ()) + (
-        ("full vectors",) if heavy else () if divides else ("unrolled",)) + (
-        ("unswitched",) if any(isinstance(v, Op) and v.op is EITHER for v in values) else ())
+    wants = ["uncontracted"] if is_complex and not contract else []
+    if any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values):
+        wants.append("full vectors")
+    elif not any(divides(v) and len(v.axes) == whole for v in values):
+        wants.append("unrolled")  # no loop waits for divisions
+    if any(isinstance(v, Op) and v.op is SHORTCUT for v in values):
+        wants.append("unswitched")
+    return flags, tuple(wants)
 
 
 def _in_place(spec: Specialized, kernel: Kernel) -> frozenset[tuple[int, int]]:

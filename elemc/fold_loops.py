@@ -137,7 +137,7 @@ class FoldLoops(RowEnds):
             self.macros.add("INDEPENDENT")
         view: dict[str, Any] = {
                 "kind": "lanes", "lanes": lanes, "full": full, "independent": stores, "tree": tree,
-                "sure": item.least >= LINED and not tree and start == "0",
+                "sure": item.least >= max(LINED, count) and not tree and start == "0",
                 "apart": apart, "wide": wide, "drop_lanes": ", ".join(
                     f"{f.name}_lane[l] = {f.name}_wide[l * {apart}]" for f in item.folds),
                 "var": f"i{k}", "start": start, "stop": stop, "fetch": [], "fetch_end": [],

@@ -85,21 +85,20 @@ HIGH = ScalarOp("high", 1, np.reciprocal, {"f": "inverse_high_{S}({0})"}, notati
                 kinds="f", cost=6)
 LOW = ScalarOp("low", 2, lambda y, high: 1 / y - high, {"f": "inverse_low_{S}({0}, {1})"},
                notation="low({0}, {1})", kinds="f", cost=6)
-# The same as x / y, where `near` is 1 / y, and no x is ODD: 1 where on the way it may leave the range.
+# The same as x / y, where `near` is 1 / y, and no x is odd: 1 where what is left of it, or the
+# quotient, may leave the range of exponents.
 DIVIDE_BY = ScalarOp("divide_by", 3, lambda x, y, near: x / y, {"f": "divide_by_{S}({0}, {1}, {2})"},
                      notation="{0} / {1}", kinds="f", cost=5)
-ODD = ScalarOp("odd", 1, np.isfinite, {"f": "odd_{S}({0})"}, notation="odd({0})", kinds="f", cost=4,
-               like=np.positive)
+ODD = ScalarOp("odd", 1, lambda x: (x != 0) & ~(abs(np.log2(abs(x))) <= (960 if x.itemsize == 8 else 100)),
+               {"f": "odd_{S}({0})"}, notation="odd({0})", kinds="f", cost=4, like=np.positive)
 
 
 # The square root of something that is 0 where its own gradient is.
 ROOT = replace(OPS["sqrt"], name="root")
 
-# A choice between two ways to the same value, of which only the general one is differentiated.
+# A choice between two ways to the same value, of which only the general one is differentiated; if
+# it is one for a whole row, there is a loop for either in the end.
 SHORTCUT = replace(OPS["where"], name="shortcut")
-
-# A choice between two ways to the same values of a whole row: a loop for either, in the end.
-EITHER = replace(OPS["where"], name="either")
 
 # A choice between numbers for which no branch is taken: nobody foresees what masks choose.
 CHOICE = replace(OPS["where"], name="choice", kinds="iuf", precedence=CALL,
@@ -107,7 +106,7 @@ CHOICE = replace(OPS["where"], name="choice", kinds="iuf", precedence=CALL,
 
 INTERNAL.update((op.name, op) for op in (
     INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, QUOTIENT, HIGH, LOW, DIVIDE_BY, ODD, ROOT, SHORTCUT,
-    EITHER, CHOICE, *TIED.values()))
+    CHOICE, *TIED.values()))
 
 
 def cast_code(src: np.dtype, dst: np.dtype) -> CCode:

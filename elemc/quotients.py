@@ -17,7 +17,7 @@ import numpy as np
 
 from .accumulators import ACCUMULATORS
 from .close import fold_program
-from .ops import DIVIDE_BY, EITHER, ODD, OPS
+from .ops import DIVIDE_BY, ODD, OPS, SHORTCUT
 from .refold import memory_order
 from .values import LINED, Fold, Literal, Op, Specialized, Value, over_new, walk
 
@@ -36,6 +36,9 @@ def by_inverses(spec: Specialized) -> Specialized:
     inverses: dict[Value, Value] = {}
     stores = []
     for store in spec.stores:
+        if store.mask is not None:
+            stores.append(store)
+            continue
         order = memory_order(store.access, spec.operands[store.operand])
         new = ways.setdefault(order, {})
         for value in walk([store.value], lambda v: isinstance(v, Fold)):
@@ -43,18 +46,18 @@ def by_inverses(spec: Specialized) -> Specialized:
                 same = isinstance(value, Fold) or all(new[a] is a for a in value.args)
                 new[value] = value if same else over_new(value, new)
                 if isinstance(value, Op) and _divides_rows(value, order, spec):
-                    new[value] = _either(new[value], order[-1], inverses)
-        stores.append(store if store.mask else replace(store, value=new[store.value]))
+                    new[value] = _shortcut(new[value], order[-1], inverses)
+        stores.append(replace(store, value=new[store.value]))
     return replace(spec, stores=tuple(stores))
 
 
-def _either(value: Value, row: str, inverses: dict[Value, Value]) -> Value:
+def _shortcut(value: Value, row: str, inverses: dict[Value, Value]) -> Value:
     """A quotient as a product where that is exact in the whole row."""
     x, y = value.args
     if y not in inverses:
-        inverses[y] = _op("divide", y.dtype, _literal(y.dtype, 1), y)
+        inverses[y] = _op("reciprocal", y.dtype, y)
     quick = Op(value.axes, value.dtype, DIVIDE_BY, (x, y, inverses[y]))
-    return Op(value.axes, value.dtype, EITHER, (_fine(x, y, row), quick, value))
+    return Op(value.axes, value.dtype, SHORTCUT, (_fine(x, y, row), quick, value))
 
 
 def divides(value: Value) -> bool:

@@ -136,7 +136,7 @@ class RowEnds(Expressions):
         values = walk(v for s in item.body for v in values_of(s))
         count = LANE_BYTES // max([4, *(v.dtype.itemsize for v in values)])
         chooses = any(isinstance(v, Op) and v.op is SELECT for v in values)
-        length = stop if start == "0" else f"{stop} - {start}"
+        length = turns(start, stop)
         if not plain or len(self.digit) == 1:
             return {}  # of one axis there is one end
         if chooses and not calls(values):
@@ -231,6 +231,11 @@ def is_store(statement: Statement, strip: str = "") -> bool:
     if isinstance(statement, Assign) and isinstance(statement.target, Element):
         return bool(statement.target.dims) or statement.target.at == strip
     return isinstance(statement, Write) and statement.mask is None
+
+
+def turns(start: str, stop: str) -> str:
+    """How many turns a loop takes, in C."""
+    return stop if start == "0" else f"{stop} - {start}"
 
 
 def goes_on(body: Sequence[Statement], statement: Statement) -> bool:

@@ -12,7 +12,7 @@ from .graph import Graph
 from .layout import Layout, Operand
 from .lower import Lowering
 from .maps import Extents
-from .quotients import LEAST, divides
+from .quotients import LEAST, by_inverses, divides
 from .reads import Env
 from .records import dataclass
 from .refold import memory_order, refold
@@ -125,7 +125,7 @@ def specialize(graph: Graph, extents: Extents, signature: Signature,
     spec = Specialized(tuple(operands), axes, tuple(stores), signature.large,
                        bounds | {e: (n, n) for e, n in exact.items()}, signature.far,
                        signature.crossed)
-    return refold(merge_axes(spec))
+    return by_inverses(refold(merge_axes(spec)))
 
 
 def exact_extents(extents: Extents, signature: Signature) -> dict[int, int]:

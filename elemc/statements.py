@@ -32,6 +32,7 @@ from .nest import (
     Write,
     statements,
 )
+from .row_ends import turns
 from .values import BLOCK, SHORT, Load, Op
 
 UNITS = {BLOCK: "BLOCK", ROWS: "ROWS"}
@@ -261,19 +262,16 @@ class Statements(FoldLoops):
     def span(self, axis: str) -> tuple[str, str]:
         """Where a loop over an axis starts, and how many turns it takes."""
         begin, end = self.bounds(axis)
-        return begin, end if begin == "0" else f"{end} - {begin}"
+        return begin, turns(begin, end)
 
     def to_line(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
         """Where a loop that writes a line goes on after what comes before the first whole line."""
         assert item.lined is not None
-        operand = self.kernel.operands[item.lined.operand]
-        use = self.use(item.lined.operand, item.lined.access, written=True)
         self.macros.add("TO_LINE")
-        before, self.instead = self.instead, {**self.instead, item.axis: start}
-        to = f"{use.base}_p + {self.offset(use)}"
-        self.instead = before
-        length = stop if start == "0" else f"{stop} - {start}"
-        first = f"TO_LINE({to}, {operand.dtype.itemsize}, {length})"
+        use = self.use(item.lined.operand, item.lined.access, written=True)
+        size = self.kernel.operands[item.lined.operand].dtype.itemsize
+        to, length = self.address(use, item.axis, start, ""), turns(start, stop)
+        first = f"TO_LINE({to}, {size}, {length})"
         return {"to_line": first if start == "0" else f"{start} + {first}",
                 "end": f"e{self.digit[item.axis]}"}
 
