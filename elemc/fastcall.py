@@ -213,7 +213,8 @@ def stream(closed: Closed, compiled: Compiled, signature: Signature,
     not be empty, the outputs, the sizes, the pointers with their strides, the phases with their
     work, the buffers.  Lists start with their length.
     """
-    from .specialize import bounds_of_rows, folds, line_extents, read_across
+    from .bounds import bounds_of_rows
+    from .specialize import folds, line_extents, read_across
 
     bind, program = compiled.bindings, closed.extents.program
     bounds = {e: (low, high) for e, low, high in signature.bounds}

@@ -224,6 +224,8 @@ class FoldLoops(RowEnds):
         rows, folds = [f for f in folds if f["row"]], [f for f in folds if not f["row"]]
         tree = any(f["tree"] for f in folds)
         each = item.axis in self.kernel.chunks  # these are long, and so few
+        whole = start == "0"
+        span = stop if whole else f"{stop} - {start}"
         if tree and not each:
             self.macros.add("ROWS")
         view: dict[str, Any] = {
@@ -232,9 +234,10 @@ class FoldLoops(RowEnds):
                 "direct": all(f.part is None for f in item.folds),
                 "halves": all(f.dtype.kind == "f" for f in item.folds),  # no integer waits as long
                 "base": f"b{k}", "end": f"e{k}", "width": width, "rows": rows, "folds": folds,
-                "each": each, "pushes": stop if each else f"{stop} / ROWS + 1",
+                "each": each, "several": f"{span} > ROWS", "none": f"!{stop}" if whole else "",
+                "pushes": stop if each else f"{span if whole else f'({span})'} / ROWS + 1",
                 "count": f"{name}_count" if item.strip is not None else (
-                    f"i{k}" if each else f"b{k} / ROWS"),
+                    f"i{k}" if each else f"b{k} / ROWS" if whole else f"(b{k} - {start}) / ROWS"),
                 "top": f"{name}_top", "done": f"{name}_done", "body": self.body(item.body),
                 "run": self.run(item), "packed": self.packed(item) if item.packed else None}
         self.macros |= {"UNROLL"} if item.packed and view["halves"] and not tree else set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -58,7 +58,7 @@ class Folding(Leaves):
     def __init__(self, spec: Specialized) -> None:
         super().__init__(spec)
         self.waiting: dict[Store | Fold, list[Value]] = {}  # what is written after a fold
-        self.parts: dict[Fold, Element] = {}  # the states of folds by rows
+        self.parts: dict[Fold, Element] = {}  # what chunks give
         self.length = "STRIP"  # of the strips around
         self.given: tuple[Value, bool] | None = None  # the side of a choice that phases are on
         folds = [v for v in walk(roots_of(spec.stores)) if isinstance(v, Fold)]
@@ -155,8 +155,9 @@ class Folding(Leaves):
         scope.rows(list(dict.fromkeys(v for v in chosen if axis in v.axes)), axis, length)
 
     def blocks(self, segment: Segment, merged: Sequence[Root], inner: tuple[str, ...],
-               scope: Scope, strip: str | None, short: bool = False) -> None:
+               scope: Scope, strip: str | None) -> None:
         """An outer folded axis: every turn of the inner loops gives a partial state."""
+        short = inner[0] == f"{inner[-1]}:{ROWS}"  # one block needs no tree
         folds = self.lane_folds(merged, short)
         loop = Blocks(inner[-1], folds, [], strip)
         inside = scope.inside(loop.body)
@@ -170,7 +171,7 @@ class Folding(Leaves):
                 part = target_of(self.name("part"), fold.dtype, strip)
                 self.declare([part], [fold.neutral], inside, strip)
                 self.states[root.fold] = [part]
-        if direct and strip and len(merged) == len(segment.roots) and (
+        if direct and strip and not short and len(merged) == len(segment.roots) and (
                 self.spec.between(inner[-1])[1] >= PACK * ROWS):
             width = self.narrow(merged, strip)
             if width:
@@ -228,49 +229,60 @@ class Folding(Leaves):
         self.states = before
 
     def chunks(self, segment: Segment) -> Scope | None:
-        """Folds over everything: first those of chunks, then their merger.
+        """Folds in chunks: first those of each chunk, then their merger.
 
         What comes after may go on in the scope that it gives.
         """
         assert segment.axis is not None
-        axis = segment.axis
+        axis, cut, _ = segment.axis.partition(":")
         folds = [r for r in segment.roots if axis in r.over]
-        last = self.in_lanes(segment, folds, (axis,))
+        last = not cut and self.in_lanes(segment, folds, (axis,))
         exact = all(r.fold.program.exact for r in folds)
         unit = (16 * BLOCK if exact else BLOCK) if last else ROWS
-        chunk = f"{axis}:{unit}"
-        self.kernel.chunks[chunk] = Chunks(axis, unit)
+        chunk = segment.axis if cut else f"{axis}:{unit}"
+        self.kernel.chunks[chunk] = Chunks(axis, int(chunk.partition(":")[2]))
         scope = self.phase(chunk)
         scope.hoist([v for r in segment.roots for v in r.inputs()], frozenset(), None)
         loop = Loop(chunk, "chunks", [])
         scope.body.append(loop)
-        if last:
-            self.lanes(segment, folds, (axis,), scope.inside(loop.body))
+        inside = scope.inside(loop.body)
+        if cut:
+            self.level(segment.roots, (chunk,), inside)
+        elif last:
+            self.lanes(segment, folds, (axis,), inside)
         else:
-            self.blocks(segment, folds, (axis,), scope.inside(loop.body), None, short=True)
-        parts = {}
+            self.blocks(segment, folds, (chunk, axis), inside, None)
         for root in folds:
-            [state] = self.states.pop(root.fold)
-            parts[root.fold] = part = self.parts[root.fold] if root.by_rows else self.buffer(
-                "parts", state.dtype, (chunk,))
-            if not root.by_rows:
-                loop.body.append(Assign(part, state))
-        for row in dict.fromkeys(r.order[-1] for r in folds if r.by_rows):
-            strip = Loop(row, "parallel strip", [])
-            scope = self.phase(f"{row}/")
-            scope.body.append(strip)
-            self.merge([r for r in folds if r.by_rows and r.order[-1] == row], chunk, parts,
-                       scope.inside(strip.body), row)
-        whole = [r for r in folds if not r.by_rows]
-        if not whole:
-            return None
-        scope = self.phase(None)
-        self.merge(whole, chunk, parts, scope, None)
-        return scope
+            if root.fold in self.states:
+                self.finish_chunk(root, chunk, inside, None)
+        rest: Scope | None = None
+        for kept in sorted({r.kept: None for r in folds}, key=lambda k: not k):
+            rest = self.merge([r for r in folds if r.kept == kept], chunk, kept)
+        return rest
 
-    def merge(self, folds: Sequence[Root], chunk: str, parts: Mapping[Fold, Element], scope: Scope,
-              strip: str | None) -> None:
-        """The folds of the results of all chunks."""
+    def finish_chunk(self, root: Root, chunk: str, scope: Scope, strip: str | None) -> None:
+        """After the loops over a chunk: what they give; those by rows are in place already."""
+        [state] = self.states.pop(root.fold)
+        if not root.by_rows:
+            part = self.parts[root.fold] = self.buffer("parts", state.dtype, (chunk, *root.kept))
+            store = Assign(part, state)
+            scope.body.append(Loop(strip, "lane", [store], independent=True) if strip else store)
+
+    def merge(self, folds: Sequence[Root], chunk: str, kept: tuple[str, ...]) -> Scope | None:
+        """The folds of the parts of all chunks, for what is kept; its scope, if that is one state.
+
+        Of the axes that are kept, the last one goes in strips.
+        """
+        strip = kept[-1] if kept else None
+        entered = [*kept[:-1], *(f"{a}/" for a in kept[-1:])]
+        scope = whole = self.phase(next(iter(entered), None))
+        for axis in entered:
+            kind = "strip" if axis.endswith("/") else "serial"
+            around = Loop(axis.rstrip("/"), kind, [])
+            if axis == entered[0]:
+                around.kind = "parallel strip" if kind == "strip" else "parallel"
+            scope.body.append(around)
+            scope = scope.inside(around.body)
         merged = self.lane_folds(folds)
         loop = Blocks(chunk, merged, [], strip)
         scope.body.append(loop)
@@ -278,22 +290,15 @@ class Folding(Leaves):
             part = target_of(self.name("part"), fold.dtype, strip)
             fold.part = part.name
             if strip is None:
-                loop.body.append(Let(part.name, parts[root.fold]))
+                loop.body.append(Let(part.name, self.parts[root.fold]))
             else:
-                loop.body += [Local(part.name, part.dtype, True),
-                              Loop(strip, "lane", [Assign(part, parts[root.fold])], True)]
-            state = target_of(fold.name, fold.dtype, strip)
-            self.states[root.fold] = [state]
-            if strip is not None:
-                self.states.pop(root.fold)
-                rows = Loop(strip, "lane", [], independent=True)
-                inside = scope.inside(rows.body)
-                inside.known[root.fold] = state
-                self.keep(root.fold, inside)
-                scope.body.append(rows)
-        if strip is None:
-            for root in folds:
-                self.finish(root, (), scope, None)
+                loop.body += [
+                    Local(part.name, part.dtype, True),
+                    Loop(strip, "lane", [Assign(part, self.parts[root.fold])], independent=True)]
+            self.states[root.fold] = [target_of(fold.name, fold.dtype, strip)]
+        for root in folds:
+            self.finish(root, (), scope, strip)
+        return None if kept else whole
 
     def buffer(self, kind: str, dtype: np.dtype, axes: tuple[str, ...],
                shared: bool = True, strip: str | None = None) -> Element:
@@ -318,6 +323,9 @@ class Folding(Leaves):
             return
         if root.over & set(bound):
             return  # a partial state, for the loop around this one
+        if root.chunk is not None and root.chunk in bound:
+            self.finish_chunk(root, root.chunk, scope, strip)
+            return
         program = fold.program
         states: list[Value] = [*self.states.pop(fold)[:len(program.state)]]
         lane_scope = scope

@@ -4,7 +4,9 @@ A store follows the memory of its output.  A fold walks the axes that its result
 those it folds over.  When the axis that is contiguous in memory is kept, it is cut into strips:
 outside goes the loop over strips, innermost the loop over one strip, and the states of a strip's
 folds are small arrays.  But where such a fold needs what other folds make of each row, it goes by
-rows as they do, and its states are an array of a row's length.
+rows as they do, and its states are an array of a row's length.  And where many short rows are
+folded, it begins with chunks of them: what it keeps of a chunk is read in the order of memory, and
+threads take a chunk each.
 """
 
 from __future__ import annotations
@@ -14,13 +16,16 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from .layout import Operand
+from .nest import PACK, ROWS
 from .records import dataclass
 from .refold import loads_of, memory_order, order_in_memory
 from .values import (
     BLOCK,
+    CHUNKED,
     FEW,
     NARROW,
     SHORT,
+    SLICES,
     VECTOR,
     At,
     Fold,
@@ -46,8 +51,8 @@ class Root:
     Attributes
     ----------
     order : tuple of str
-        The axes as they are entered, outermost first; `"i1/"` enters the strips of `"i1"`, `"?0"`
-        and `"!0"` either side of a choice.
+        The axes as they are entered, outermost first; `"i0:64"` enters chunks of `"i0"`, of 64
+        indices, `"i1/"` the strips of `"i1"`, `"?0"` and `"!0"` either side of a choice.
     over : frozenset of str
         The axes that are folded.
     needs : tuple of Fold
@@ -81,8 +86,18 @@ class Root:
 
     @property
     def loops(self) -> tuple[str, ...]:
-        """The axes as they are entered, whether in strips or not."""
-        return tuple(a for a in self.order if not a.endswith("/") and not is_side(a))
+        """The axes as they are entered, whether in strips or chunks or not."""
+        return tuple(a for a in self.order if a[-1] != "/" and ":" not in a and not is_side(a))
+
+    @property
+    def chunk(self) -> str | None:
+        """The chunks that it begins with, if any."""
+        return next((a for a in self.order if ":" in a), None)
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Those of them that are not folded."""
+        return tuple(a for a in self.loops if a not in self.over)
 
     def inputs(self) -> list[Value]:
         """The values that the innermost loop computes."""
@@ -126,7 +141,7 @@ def roots(spec: Specialized) -> list[Root]:
             root = Root(value, _fold_order(value, spec, few, short), frozenset(value.over),
                         folds_below(below), read_apart(below))
             found.insert(_before(value, found), root)
-    found = _abreast(_by_rows(found, spec), spec)
+    found = _in_chunks(_abreast(_by_rows(found), spec), spec)
     found = [replace(r, order=_turned(r.order, r.over, short)) if r.merges else r for r in found]
     folds = {r.of: r for r in found}
     for store in spec.stores:
@@ -138,7 +153,7 @@ def roots(spec: Specialized) -> list[Root]:
         order = (*(a for a in order if a not in inner), *(a for a in order if a in inner))
         for need in needs:  # what a strip computes, the same strip stores
             gone = () if isinstance(need, Scan) else need.over
-            kept = tuple(a for a in folds[need].order if a not in gone)
+            kept = tuple(a for a in folds[need].order if a not in gone and ":" not in a)
             if {a.rstrip("/") for a in kept} == set(order):
                 order = kept
                 break
@@ -191,17 +206,11 @@ def _turned(order: tuple[str, ...], over: Collection[str],
     return (*order[:last], f"{strip}/", *rows, strip)
 
 
-def _by_rows(found: Sequence[Root], spec: Specialized) -> list[Root]:
-    """Roots in which folds in strips that go with folds of the rows they read go by rows.
-
-    So do all folds of narrow tables that come from memory, whose lines then follow each other.
-    """
+def _by_rows(found: Sequence[Root]) -> list[Root]:
+    """Roots in which folds in strips that go with folds of the rows they read go by rows."""
     rows = {r.of: (frozenset(r.order) - r.over, r.over) for r in found}
     loads = {r.of: {v for v in walk(r.args) if isinstance(v, Load)} for r in found}
-    narrow = spec.far and all(
-        _could_go_by_rows(r) and spec.between(r.order[-1])[1] <= NARROW
-        and cost(walk(r.inputs())) < HEAVY for r in found)
-    moved: set[Store | Fold] = {r.of for r in found if narrow}
+    moved: set[Store | Fold] = set()
     for root in found:  # those that need folds of rows
         if _could_go_by_rows(root):
             turned = (root.over, frozenset({root.order[-1]}))
@@ -239,6 +248,36 @@ def _abreast(found: list[Root], spec: Specialized) -> list[Root]:
     turned = (*order[:-2], f"{order[-2]}/", order[-1], order[-2])
     return [*(r for r in found if r.of not in moved),  # whose results stores wait for, too
             *(replace(r, order=turned, abreast=True) for r in moved.values())]
+
+
+def _in_chunks(found: list[Root], spec: Specialized) -> list[Root]:
+    """Roots in which folds in strips of short rows go in chunks of these, if all of them can.
+
+    With them go folds of everything, whose chunks are the same.
+    """
+    strips = [r for r in found if any(a.endswith("/") for a in r.order)]
+    chunks = {_chunks_of(r, spec) for r in strips}
+    if len(chunks) != 1 or None in chunks:
+        return found
+    [chunk] = chunks
+    assert chunk is not None
+    axis = chunk.partition(":")[0]
+    return [replace(r, order=(chunk, *r.order)) if r in strips or (
+        r.merges and not r.kept and len(r.order) > 1 and r.order[0] == axis) else r for r in found]
+
+
+def _chunks_of(root: Root, spec: Specialized) -> str | None:
+    """The chunks of an axis around all others, many of whose rows, or few of them, are folded."""
+    *slices, row = root.kept or ("",)
+    around = order_in_memory(loads_of(root.fold, spec), spec.operands)[:1]
+    if not root.merges or not root.over.issuperset(around) or not around or (
+            root.order != (*slices, f"{row}/", *root.loops[len(slices):])):
+        return None
+    [axis], most = around, spec.between(row)[1]
+    few = all(spec.between(a)[1] <= SLICES for a in slices)
+    if most > NARROW or not few or spec.between(axis)[0] < CHUNKED[most < SHORT]:
+        return None
+    return f"{axis}:{PACK * ROWS if most < SHORT else ROWS}"
 
 
 def _could_go_by_rows(root: Root) -> bool:

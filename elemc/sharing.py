@@ -90,7 +90,8 @@ class Segment:
     @property
     def chunked(self) -> bool:
         """Whether a loop at the top folds what can be folded in chunks, and merged."""
-        return any(self.axis in r.over and r.merges for r in self.roots)
+        axis = self.axis and self.axis.partition(":")[0]
+        return any(axis in r.over and r.merges for r in self.roots)
 
     def takes(self, root: Root, reverse: bool | None, bound: Sequence[str]) -> bool:
         """Whether a root, which enters a loop within those over `bound`, may share this one."""
@@ -121,7 +122,7 @@ def loops(level_roots: Sequence[Root], bound: tuple[str, ...]) -> list[Segment]:
             at = place[need]
             if axis is not None and axis.rstrip("/") in root.apart.get(need, ()):
                 shares = False
-            elif axis is None or axis in need.over:  # here it ends
+            elif axis is None or axis.partition(":")[0] in need.over:  # here it ends
                 shares = isinstance(need, Scan) and found[at].takes(root, reverse, bound)
             else:
                 shares = found[at].axis == axis

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -12,18 +11,11 @@ from .graph import Graph
 from .layout import Layout, Operand
 from .lower import Lowering
 from .maps import Extents
-from .quotients import LEAST, by_inverses, divides
+from .quotients import by_inverses
 from .reads import Env
 from .records import dataclass
-from .refold import memory_order, refold
+from .refold import refold
 from .values import (
-    BLOCK,
-    FEW,
-    LINED,
-    LONGEST,
-    NARROW,
-    SHORT,
-    VECTOR,
     ZERO,
     Fold,
     Load,
@@ -36,7 +28,6 @@ from .values import (
 
 Line = tuple[int, tuple[int, ...], tuple[int, ...]]
 Across = tuple[int, int, tuple[int, ...]]
-Bounds = dict[int, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -68,7 +59,7 @@ class Signature:
     large : bool
         Whether the outputs outgrow the caches.
     bounds : frozenset of tuples of int
-        Extents, with the least and the most that they may be; see `bounds_of_rows`.
+        Extents, with the least and the most that they may be; see `bounds.bounds_of_rows`.
     far : bool
         Whether an input has to come from memory, if there are folds.
     crossed : bool
@@ -143,62 +134,6 @@ def exact_extents(extents: Extents, signature: Signature) -> dict[int, int]:
 def folds(spec: Specialized) -> bool:
     """Whether anything is folded."""
     return any(isinstance(v, Fold) for v in walk(roots_of(spec.stores)))
-
-
-def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
-    """What is worth knowing of extents that are now `sizes`: the least and most they may be.
-
-    Rows of at most `SHORT` elements are loops that the compiler unrolls, if it knows how long they
-    are, and so are folds of at most `FEW`; folds of rows of at most `BLOCK` elements need no tree;
-    folds that keep rows of at most `NARROW` elements go by rows, if these come from memory.
-    Rows that are written are worth more if they have `LINED` elements.
-    What cannot be merged minds whether there are `VECTOR` rows.
-    """
-    found: Bounds = {}
-    values = walk(roots_of(spec.stores))
-    folded = {a for v in values if isinstance(v, Fold) for a in v.over}
-    accesses = [(s.operand, s.access) for s in spec.stores]
-    quotients = {LEAST[v.dtype.itemsize] - 1 for v in values if divides(v)} if folded else set()
-    written = {a for k, at in accesses for a in memory_order(at, spec.operands[k])[-1:]}
-    accesses += [(v.operand, v.access) for v in values if isinstance(v, Load)]
-    if len(spec.axes) < 2 or any(sizes[e] == 0 for every in spec.axes.values() for e in every):
-        return found
-    for operand, access in accesses:
-        for dim in reversed(spec.operands[operand].layout.perm):
-            axes = [a for a in access[dim].axes if a in spec.axes]
-            every = [e for a in axes for e in spec.axes[a]]
-            long = [e for e in every if sizes[e] > SHORT]
-            short = {e: (sizes[e], sizes[e]) for e in every if e not in long}
-            if not long:
-                found |= short
-                continue
-            most = 0 if len(long) > 1 else BLOCK if folded.issuperset(axes) else (
-                NARROW if folded else 0)
-            most //= math.prod(n for n, _ in short.values())
-            if sizes[long[0]] <= most:
-                found |= short
-            edges = [SHORT, most]
-            if len(long) == 1 and axes[0] in written:
-                edges += [LINED - 1, *quotients]
-            low = max(e for e in edges if e < sizes[long[0]]) + 1
-            high = min((e for e in edges if e >= sizes[long[0]]), default=LONGEST)
-            before = found.get(long[0], (low, high))
-            found[long[0]] = max(low, before[0]), min(high, before[1])
-            for e in every:
-                found.setdefault(e, (SHORT + 1 if e in long else 1, LONGEST))
-            break
-    for value in values:
-        if isinstance(value, Fold) and value.program.lanes:
-            every = [e for a in value.over for e in spec.axes[a]]
-            if math.prod(sizes[e] for e in every) <= FEW:
-                found |= {e: (sizes[e], sizes[e]) for e in every}
-        if isinstance(value, Fold) and not value.merges:  # a few rows do not go abreast
-            for extents in (spec.axes[a] for a in value.arg.axes.difference(value.over)):
-                long = [e for e in extents if sizes[e] >= VECTOR][:1]
-                for e in extents:
-                    found.setdefault(e, (VECTOR, LONGEST) if e in long else
-                                     (1, LONGEST if long else VECTOR - 1))
-    return found
 
 
 def lines(spec: Specialized) -> dict[Store, str]:

@@ -40,6 +40,8 @@ FEW = 8  # elements that the compiler folds without a loop, while vectors go alo
 VECTOR = 8  # elements from which on a short row is worth vectors
 LINED = 128  # elements of a row from which on lines, lanes and quotients have ways of their own
 NARROW = 512  # elements of a kept row, at most, whose lines of memory go on in the next row's
+SLICES = 32  # indices of another kept axis, at most, of which a chunk of rows is read apart
+CHUNKED = {False: 1024, True: 8192}  # rows from which on they are folded in chunks; if below SHORT
 BLOCK = 4096  # elements of a row between two steps of its tree
 LONGEST = 2**63 - 1
 

@@ -1,0 +1,116 @@
+"""What a kernel is told of the lengths of axes: between which of the marks that matter they lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from .quotients import LEAST, divides
+from .refold import loads_of, memory_order, order_in_memory
+from .values import (
+    BLOCK,
+    CHUNKED,
+    FEW,
+    LINED,
+    LONGEST,
+    NARROW,
+    SHORT,
+    SLICES,
+    VECTOR,
+    Fold,
+    Load,
+    Specialized,
+    roots_of,
+    walk,
+)
+
+Bounds = dict[int, tuple[int, int]]
+
+
+def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
+    """What is worth knowing of extents that are now `sizes`: the least and most they may be.
+
+    Rows of at most `SHORT` elements are loops that the compiler unrolls, if it knows how long they
+    are, and so are folds of at most `FEW`; folds of rows of at most `BLOCK` elements need no tree;
+    `CHUNKED` rows of at most `NARROW` elements are folded in chunks, if there are at most `SLICES`
+    of each.  Rows that are written are worth more if they have `LINED` elements.  What cannot be
+    merged minds whether there are `VECTOR` rows.
+    """
+    found: Bounds = {}
+    values = walk(roots_of(spec.stores))
+    folded = {a for v in values if isinstance(v, Fold) for a in v.over}
+    accesses = [(s.operand, s.access) for s in spec.stores]
+    quotients = {LEAST[v.dtype.itemsize] - 1 for v in values if divides(v)} if folded else set()
+    written = {a for k, at in accesses for a in memory_order(at, spec.operands[k])[-1:]}
+    accesses += [(v.operand, v.access) for v in values if isinstance(v, Load)]
+    if len(spec.axes) < 2 or any(sizes[e] == 0 for every in spec.axes.values() for e in every):
+        return found
+    for operand, access in accesses:
+        for dim in reversed(spec.operands[operand].layout.perm):
+            axes = [a for a in access[dim].axes if a in spec.axes]
+            every = [e for a in axes for e in spec.axes[a]]
+            long = [e for e in every if sizes[e] > SHORT]
+            short = {e: (sizes[e], sizes[e]) for e in every if e not in long}
+            if not long:
+                found |= short
+                continue
+            most = 0 if len(long) > 1 else BLOCK if folded.issuperset(axes) else (
+                NARROW if folded else 0)
+            most //= math.prod(n for n, _ in short.values())
+            if sizes[long[0]] <= most:
+                found |= short
+            edges = [SHORT, most]
+            if len(long) == 1 and axes[0] in written:
+                edges += [LINED - 1, *quotients]
+            _meet(found, long[0], _between(edges, sizes[long[0]]))
+            for e in every:
+                found.setdefault(e, (SHORT + 1 if e in long else 1, LONGEST))
+            break
+    for value in values:
+        if isinstance(value, Fold) and value.program.lanes:
+            every = [e for a in value.over for e in spec.axes[a]]
+            if math.prod(sizes[e] for e in every) <= FEW:
+                found |= {e: (sizes[e], sizes[e]) for e in every}
+        if isinstance(value, Fold) and not value.merges:  # a few rows do not go abreast
+            for extents in (spec.axes[a] for a in value.arg.axes.difference(value.over)):
+                long = [e for e in extents if sizes[e] >= VECTOR][:1]
+                for e in extents:
+                    found.setdefault(e, (VECTOR, LONGEST) if e in long else
+                                     (1, LONGEST if long else VECTOR - 1))
+        elif isinstance(value, Fold):
+            for axis, mark in _marks_of_chunks(value, spec, sizes):
+                *rest, longest = sorted(spec.axes[axis], key=sizes.__getitem__)
+                for e in rest:  # half of it is enough
+                    least = 1 << sizes[e].bit_length() - 1
+                    mark //= least
+                    _meet(found, e, (least, LONGEST))
+                _meet(found, longest, _between([0, mark], sizes[longest]))
+    return found
+
+
+def _marks_of_chunks(fold: Fold, spec: Specialized, sizes: Sequence[int]) -> list[tuple[str, int]]:
+    """Axes on whose lengths it depends whether a fold goes in chunks, and the mark of each."""
+    def length(axis: str) -> int:
+        return math.prod(sizes[e] for e in spec.axes[axis])
+
+    around, *inner = order_in_memory(loads_of(fold, spec), spec.operands) or [""]
+    *slices, row = [a for a in inner if a in fold.axes] or [""]
+    if around not in fold.over or not row or length(row) > NARROW:
+        return []
+    marks = [(a, SLICES) for a in slices]
+    if all(length(a) <= SLICES for a in slices):
+        marks.append((around, CHUNKED[length(row) < SHORT] - 1))
+    return marks
+
+
+def _between(marks: Iterable[int], length: int) -> tuple[int, int]:
+    """Between which marks a length lies: the least and the most that it may be."""
+    marks = [*marks]
+    return (max(m for m in marks if m < length) + 1,
+            min((m for m in marks if m >= length), default=LONGEST))
+
+
+def _meet(found: Bounds, extent: int, bounds: tuple[int, int]) -> None:
+    """Let an extent lie between these bounds, too."""
+    low, high = found.get(extent, bounds)
+    found[extent] = max(low, bounds[0]), min(high, bounds[1])
