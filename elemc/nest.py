@@ -36,6 +36,7 @@ from .values import Access, Fold, Literal, Load, Op, Place, Value, inline, walk
 ROWS = 64  # rows between two steps of their tree
 TILE_BYTES = 1024  # of either side of a tile, at most: lines so long are foreseen
 TILES_BYTES = 256 << 10  # of all tiles: they stay in the second cache, and the stack of a thread
+CHUNK = 256  # rows that are folded before they are merged with others, if they have SHORT elements
 PACK = 16  # rows of a narrow table, or blocks of them, that are taken together
 PAD_BYTES = 64  # between the rows of a tile, so that they do not meet in the cache
 IDEMPOTENT = ("maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "bitwise_and",

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from .layout import Operand
-from .nest import PACK, ROWS
+from .nest import CHUNK, PACK, ROWS
 from .records import dataclass
 from .refold import loads_of, memory_order, order_in_memory
 from .values import (
@@ -277,7 +277,7 @@ def _chunks_of(root: Root, spec: Specialized) -> str | None:
     few = all(spec.between(a)[1] <= SLICES for a in slices)
     if most > NARROW or not few or spec.between(axis)[0] < CHUNKED[most < SHORT]:
         return None
-    return f"{axis}:{PACK * ROWS if most < SHORT else ROWS}"
+    return f"{axis}:{PACK * ROWS if most < SHORT else CHUNK}"
 
 
 def _could_go_by_rows(root: Root) -> bool:

@@ -48,6 +48,7 @@ class Statements(FoldLoops):
         super().__init__(kernel)
         self.checks = False
         self.line: dict[int, str] = {}  # what stands for elements of outputs in a block
+        self.unsure: set[str] = set()  # axes of which only a part is gone through
         self.line_length, self.tile, self.pad = LINE_BYTES, TILE_BYTES, PAD_BYTES
 
     def body(self, body: Sequence[Statement]) -> list[dict[str, Any]]:
@@ -145,10 +146,12 @@ class Statements(FoldLoops):
         view: dict[str, Any] = {
             "kind": "loop", "var": f"i{k}", "start": start, "stop": stop,
             "base": f"b{k}", "width": f"w{k}", "independent": item.independent,
-            "rolled": item.independent and self.length(self.extent_of(item.axis)) in ROLLED,
+            "rolled": item.independent and item.axis not in self.unsure and (
+                self.length(self.extent_of(item.axis)) in ROLLED),
             "reverse": item.reverse, "fetch": [], "full": "", "ones": [], "last": [],
             "to_line": ""}
         if item.kind.startswith("parallel"):
+            self.unsure.add(item.axis)
             view |= {"start": begin, "stop": end}
         if item.independent:
             self.macros |= {"INDEPENDENT"} | ({"ROLLED"} if view["rolled"] else set())
@@ -168,6 +171,7 @@ class Statements(FoldLoops):
             self.macros |= {"FETCH_LINE"} if view["fetch"] else set()
         view["body"] = self.body(item.body)
         self.strip = around
+        self.unsure.discard(item.axis)
         if item.lines:
             view |= self.lines(item, k)
         if item.kind == "lane":
