@@ -95,10 +95,10 @@ def _marks_of_chunks(fold: Fold, spec: Specialized, sizes: Sequence[int]) -> lis
 
     around, *inner = order_in_memory(loads_of(fold, spec), spec.operands) or [""]
     *slices, row = [a for a in inner if a in fold.axes] or [""]
-    if around not in fold.over or not row or length(row) > NARROW:
+    if around not in fold.over or not row:
         return []
-    marks = [(a, SLICES) for a in slices]
-    if all(length(a) <= SLICES for a in slices):
+    marks = [(row, NARROW), *((a, SLICES) for a in slices)]
+    if all(length(a) <= most for a, most in marks):
         marks.append((around, CHUNKED[length(row) < SHORT] - 1))
     return marks
 
