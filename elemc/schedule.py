@@ -243,15 +243,13 @@ class _Scheduler(Keeping):
     def comes_late(self, loop: Loop, segment: Segment) -> bool:
         """Whether a loop over rows that come from memory should ask for the next.
 
-        Loops over strips need not where rows are narrow and follow each other: these are foreseen;
-        nor where they compute little.
+        Loops over strips need not where they compute little: then processors look far enough ahead.
         """
-        narrow = self.spec.between(loop.axis)[1] <= NARROW
         if loop.kind == "lane":
-            foreseen = narrow and all(all(o.layout.packed) for o in self.spec.operands)
             heavy = cost(walk(v for r in segment.roots for v in r.inputs())) >= HEAVY
-            return heavy and not foreseen and any(isinstance(r.of, Fold) for r in segment.roots)
-        return narrow and all(r.of in self.by_rows for r in segment.roots)
+            return heavy and any(isinstance(r.of, Fold) for r in segment.roots)
+        return self.spec.between(loop.axis)[1] <= NARROW and all(
+            r.of in self.by_rows for r in segment.roots)
 
     def strip(self, segment: Segment, bound: tuple[str, ...], scope: Scope) -> None:
         """The loop over the strips of an axis."""
