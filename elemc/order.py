@@ -277,7 +277,7 @@ def _chunks_of(root: Root, spec: Specialized) -> str | None:
     few = all(spec.between(a)[1] <= SLICES for a in slices)
     if most > NARROW or not few or spec.between(axis)[0] < CHUNKED[most < SHORT]:
         return None
-    return f"{axis}:{PACK * ROWS if most < SHORT else CHUNK}"
+    return f"{axis}:{PACK * ROWS if most < SHORT else ROWS if slices else CHUNK}"
 
 
 def _could_go_by_rows(root: Root) -> bool:
