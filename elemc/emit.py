@@ -130,8 +130,8 @@ class _Emitter(Statements):
         axis = phase.axis and phase.axis.rstrip("/")
         lengths = [s.length for s in statements(phase.body)
                    if isinstance(s, Loop) and s.kind == "parallel strip"]
-        least = COLUMNS if "STRIP" in lengths else self.strip_length("ABREAST") if (
-            "ABREAST" in lengths) else 1
+        least = COLUMNS if "STRIP" in lengths else max(
+            (self.strip_length(n) for n in lengths if n != "STAGE"), default=1)
         return Part(None if axis is None else self.size_place(axis), least, tuple(
             (units, tuple(map(self.size_place, axes))) for units, axes in work))
 

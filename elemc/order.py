@@ -23,6 +23,7 @@ from .values import (
     BLOCK,
     CHUNKED,
     FEW,
+    LINED,
     NARROW,
     SHORT,
     SLICES,
@@ -59,8 +60,8 @@ class Root:
         The folds whose results are used.
     apart : dict
         Those of them that are read at other indices than the loops', and which of their axes.
-    abreast : bool
-        Whether strips are of rows, along which it goes.
+    length : str
+        How long strips are, as `nest.Loop` has it.
     given : Value or None
         The condition of that choice.
     """
@@ -70,7 +71,7 @@ class Root:
     over: frozenset[str]
     needs: tuple[Fold, ...]
     apart: dict[Value, frozenset[str]]
-    abreast: bool = False
+    length: str = "STRIP"
     given: Value | None = None
 
     @property
@@ -141,7 +142,7 @@ def roots(spec: Specialized) -> list[Root]:
             root = Root(value, _fold_order(value, spec, few, short), frozenset(value.over),
                         folds_below(below), read_apart(below))
             found.insert(_before(value, found), root)
-    found = _in_chunks(_abreast(_by_rows(found), spec), spec)
+    found = _slices_within(_in_chunks(_abreast(_by_rows(found), spec), spec), spec)
     found = [replace(r, order=_turned(r.order, r.over, short)) if r.merges else r for r in found]
     folds = {r.of: r for r in found}
     for store in spec.stores:
@@ -247,7 +248,7 @@ def _abreast(found: list[Root], spec: Specialized) -> list[Root]:
         return found
     turned = (*order[:-2], f"{order[-2]}/", order[-1], order[-2])
     return [*(r for r in found if r.of not in moved),  # whose results stores wait for, too
-            *(replace(r, order=turned, abreast=True) for r in moved.values())]
+            *(replace(r, order=turned, length="ABREAST") for r in moved.values())]
 
 
 def _in_chunks(found: list[Root], spec: Specialized) -> list[Root]:
@@ -280,12 +281,30 @@ def _chunks_of(root: Root, spec: Specialized) -> str | None:
     return f"{axis}:{PACK * ROWS if most < SHORT else ROWS if slices else CHUNK}"
 
 
+def _slices_within(found: list[Root], spec: Specialized) -> list[Root]:
+    """Roots in which a strip is folded for all slices, where lines lie across strips and slices.
+
+    So these are in a cache when the next slices need them.  Folds that share a loop go together.
+    """
+    turned = {r.order for r in found if _lies_across(r, spec)}
+    return [replace(r, order=(f"{r.kept[-1]}/", *r.kept[:-1], *r.order[len(r.kept):]),
+                    length="SLICED") if r.order in turned else r for r in found]
+
+
+def _lies_across(root: Root, spec: Specialized) -> bool:
+    """Whether a fold in strips reads lines along an axis of its slices, at every one of a row."""
+    *slices, row = root.kept or ("",)
+    strips = root.merges and root.order[:len(root.kept)] == (*slices, f"{row}/")
+    return strips and spec.between(row)[1] >= LINED and any(
+        row in v.axes and not root.over.isdisjoint(v.axes)
+        and memory_order(v.access, spec.operands[v.operand])[-1] in slices
+        for v in loads_of(root.fold, spec))
+
+
 def _could_go_by_rows(root: Root) -> bool:
     """Whether a fold goes in strips along all rows of a matrix, and its states may be merged."""
-    strip, program = root.order[-1], root.fold.program
-    result = program.finish.outputs == program.finish.inputs  # the state itself
-    plain = root.merges and result and root.fold.initial is None
-    return plain and len(root.over) == 1 and root.order == (f"{strip}/", *root.over, strip)
+    strip = root.order[-1]
+    return root.merges and len(root.over) == 1 and root.order == (f"{strip}/", *root.over, strip)
 
 
 def _order_of_like(values: Sequence[Value], needs: Sequence[Fold], order: tuple[str, ...],

@@ -257,12 +257,13 @@ class _Scheduler(Keeping):
         kind = "strip" if bound else "parallel strip"
         loop = Loop(segment.axis[:-1], kind, [])
         scope.body.append(loop)
-        inside = scope.inside(loop.body)
+        inside, inner = scope.inside(loop.body), (*bound, segment.axis)
         back: list[Statement] = []
-        if any(r.abreast for r in segment.roots):
-            self.length = loop.length = "ABREAST"
+        self.length = loop.length = next(
+            (r.length for r in segment.roots if r.length != "STRIP"), "STRIP")
+        if loop.length == "ABREAST":
             back = self.abreast(segment.roots, loop.axis, inside)
-        self.level(segment.roots, (*bound, segment.axis), inside)
+        self.level(segment.roots, inner, inside)
         loop.body += back
         self.length = "STRIP"
 

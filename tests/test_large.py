@@ -241,3 +241,13 @@ def test_chunks_of_short_rows_have_the_same_bits(monkeypatch, name, dtype):
             assert chunked == (name == "all" or least == 1 and x.size > 0 and name not in ("places", "running"))
             for one, other in zip(got, want, strict=True):
                 np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "masked", "several", "centred", "of functions", "places"])
+def test_what_lies_across_slices_stays_in_a_cache(name):
+    f, plain = ec.compile(lambda x, y: FOLDS[name](x - y)), ec.compile(lambda x, y: FOLDS[name](x - y))
+    x, y = values((11, 5, 300), "float32"), values((11, 300, 5), "float32").transpose(0, 2, 1)
+    assert ("SLICED" in f.dump(x, y)) == (name != "places")
+    got, want = f(x, y), plain(x, np.ascontiguousarray(y))
+    for one, other in zip(*(v if isinstance(v, tuple) else (v,) for v in (got, want)), strict=True):
+        np.testing.assert_array_equal(one, other)
