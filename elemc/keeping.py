@@ -10,9 +10,12 @@ from .choices import part_sides
 from .folding import Folding
 from .nest import Assign, Loop
 from .order import HEAVY, Root, cost, is_side, next_axis, open_strip, roots
+from .refold import memory_order
 from .scope import Scope
 from .sharing import Segment, carried
 from .values import At, Fold, Load, Scan, Specialized, Store, Value, walk
+
+ACROSS = 8  # about how many additions an element takes that is not beside the one before
 
 
 def is_fold(value: Value) -> bool:
@@ -99,7 +102,14 @@ class Keeping(Folding):
                       for v in r.inputs()], lambda v: is_fold(v) or v in self.planned)
         return next((v for v in reversed(below) if v in again and v.axes == axes
                      and v.dtype == dtype and not isinstance(v, Load) and v not in self.planned
-                     and cost(w for w in walk([v], is_fold) if w.axes == axes) >= HEAVY), None)
+                     and self.price(v, root.loops) >= HEAVY), None)
+
+    def price(self, value: Value, loops: Sequence[str]) -> int:
+        """What it takes to compute a value in these loops again, with what lies across them."""
+        below = [v for v in walk([value], is_fold) if v.axes == value.axes]
+        across = [v for v in below if isinstance(v, Load) and memory_order(
+            v.access, self.spec.operands[v.operand])[-1] != loops[-1]]
+        return cost(below) + ACROSS * len(across)
 
     def buffer_late(self, segment: Segment, later: Sequence[Segment], bound: tuple[str, ...],
                     shared: bool) -> None:
