@@ -15,8 +15,6 @@ from .scope import Scope
 from .sharing import Segment, carried
 from .values import At, Fold, Load, Scan, Specialized, Store, Value, walk
 
-ACROSS = 8  # about how many additions an element takes that is not beside the one before
-
 
 def is_fold(value: Value) -> bool:
     """Whether a value is what other loops leave."""
@@ -102,14 +100,14 @@ class Keeping(Folding):
                       for v in r.inputs()], lambda v: is_fold(v) or v in self.planned)
         return next((v for v in reversed(below) if v in again and v.axes == axes
                      and v.dtype == dtype and not isinstance(v, Load) and v not in self.planned
-                     and self.price(v, root.loops) >= HEAVY), None)
+                     and self.costs_more(v, root.loops[-1])), None)
 
-    def price(self, value: Value, loops: Sequence[str]) -> int:
-        """What it takes to compute a value in these loops again, with what lies across them."""
+    def costs_more(self, value: Value, row: str) -> bool:
+        """Whether to compute a value along a row again takes longer than to keep it in memory."""
         below = [v for v in walk([value], is_fold) if v.axes == value.axes]
-        across = [v for v in below if isinstance(v, Load) and memory_order(
-            v.access, self.spec.operands[v.operand])[-1] != loops[-1]]
-        return cost(below) + ACROSS * len(across)
+        return cost(below) >= HEAVY or any(  # what lies across comes from elsewhere every time
+            isinstance(v, Load) and row != memory_order(
+                v.access, self.spec.operands[v.operand])[-1] for v in below)
 
     def buffer_late(self, segment: Segment, later: Sequence[Segment], bound: tuple[str, ...],
                     shared: bool) -> None:

@@ -212,3 +212,15 @@ def test_folds_below_what_will_wait_in_an_output_are_buffered():
     gradient = ec.grad(ec.compile(loss), (0, 1))
     for got, want in zip(gradient(np.asfortranarray(x), y, c), gradient(x, y, c), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_what_lies_across_is_read_once(axis):
+    def centred(x, y):
+        t = x + y
+        return t - np.mean(t, axis=axis, keepdims=True)
+
+    f, x, y = ec.compile(centred), *np.random.default_rng(5).random((2, 70, 70))
+    text, plain = f.dump(x, y.T), f.dump(x, y)
+    assert text.count("y_p,") < plain.count("y_p,") and text.count("z_p,") > plain.count("z_p,")
+    assert np.array_equal(f(x, y.T), f(x, np.ascontiguousarray(y.T)))
