@@ -33,8 +33,8 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     Rows of at most `SHORT` elements are loops that the compiler unrolls, if it knows how long they
     are, and so are folds of at most `FEW`; folds of rows of at most `BLOCK` elements need no tree;
     `CHUNKED` rows of at most `NARROW` elements are folded in chunks, if there are at most `SLICES`
-    of each.  Rows that are written are worth more if they have `LINED` elements.  What cannot be
-    merged minds whether there are `VECTOR` rows.
+    of each, and of fewer, if nothing is kept, each is one.  Rows that are written are worth more if
+    they have `LINED` elements.  What cannot be merged minds whether there are `VECTOR` rows.
     """
     found: Bounds = {}
     values = walk(roots_of(spec.stores))
@@ -95,8 +95,10 @@ def _marks_of_chunks(fold: Fold, spec: Specialized, sizes: Sequence[int]) -> lis
 
     around, *inner = order_in_memory(loads_of(fold, spec), spec.operands) or [""]
     *slices, row = [a for a in inner if a in fold.axes] or [""]
-    if around not in fold.over or not row:
+    if around not in fold.over or not inner:
         return []
+    if not row:  # few turns are folded apart
+        return [(a, CHUNKED[False] - 1) for a in fold.over]
     marks = [(row, NARROW), *((a, SLICES) for a in slices)]
     if all(length(a) <= most for a, most in marks):
         marks.append((around, CHUNKED[length(row) < SHORT] - 1))

@@ -33,6 +33,7 @@ from .scope import Scope
 from .sharing import Segment
 from .values import (
     BLOCK,
+    CHUNKED,
     FEW,
     SHORT,
     VECTOR,
@@ -231,22 +232,25 @@ class Folding(Leaves):
     def chunks(self, segment: Segment) -> Scope | None:
         """Folds in chunks: first those of each chunk, then their merger.
 
-        What comes after may go on in the scope that it gives.
+        Of few turns, each is a chunk.  What comes after may go on in the scope that it gives.
         """
         assert segment.axis is not None
         axis, cut, _ = segment.axis.partition(":")
         folds = [r for r in segment.roots if axis in r.over]
         last = not cut and self.in_lanes(segment, folds, (axis,))
         exact = all(r.fold.program.exact for r in folds)
+        few = self.spec.between(axis)[1] < CHUNKED[False] and all(
+            next_axis(r, (axis,)) in r.over for r in folds)
         unit = (16 * BLOCK if exact else BLOCK) if last else ROWS
-        chunk = segment.axis if cut else f"{axis}:{unit}"
-        self.kernel.chunks[chunk] = Chunks(axis, int(chunk.partition(":")[2]))
+        chunk = segment.axis if cut else axis if few and not last else f"{axis}:{unit}"
+        if chunk != axis:
+            self.kernel.chunks[chunk] = Chunks(axis, int(chunk.partition(":")[2]))
         scope = self.phase(chunk)
         scope.hoist([v for r in segment.roots for v in r.inputs()], frozenset(), None)
-        loop = Loop(chunk, "chunks", [])
+        loop = Loop(chunk, "parallel" if chunk == axis else "chunks", [])
         scope.body.append(loop)
         inside = scope.inside(loop.body)
-        if cut:
+        if cut or chunk == axis:
             self.level(segment.roots, (chunk,), inside)
         elif last:
             self.lanes(segment, folds, (axis,), inside)
