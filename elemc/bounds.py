@@ -77,14 +77,14 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
                 for e in extents:
                     found.setdefault(e, (VECTOR, LONGEST) if e in long else
                                      (1, LONGEST if long else VECTOR - 1))
-        elif isinstance(value, Fold):
-            for axis, mark in _marks_of_chunks(value, spec, sizes):
-                *rest, longest = sorted(spec.axes[axis], key=sizes.__getitem__)
-                for e in rest:  # half of it is enough
-                    least = 1 << sizes[e].bit_length() - 1
-                    mark //= least
-                    _meet(found, e, (least, LONGEST))
-                _meet(found, longest, _between([0, mark], sizes[longest]))
+    for axis, mark in (m for v in values if isinstance(v, Fold) and v.merges
+                       for m in _marks_of_chunks(v, spec, sizes)):
+        *rest, longest = sorted(spec.axes[axis], key=sizes.__getitem__)
+        for e in rest:  # half of it is enough
+            least = 1 << sizes[e].bit_length() - 1
+            mark //= least
+            _meet(found, e, (least, LONGEST))
+        _meet(found, longest, _between([0, mark], sizes[longest]))
     return found
 
 

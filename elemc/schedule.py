@@ -257,13 +257,13 @@ class _Scheduler(Keeping):
         kind = "strip" if bound else "parallel strip"
         loop = Loop(segment.axis[:-1], kind, [])
         scope.body.append(loop)
-        inside, inner = scope.inside(loop.body), (*bound, segment.axis)
+        inside = scope.inside(loop.body)
         back: list[Statement] = []
         self.length = loop.length = next(
             (r.length for r in segment.roots if r.length != "STRIP"), "STRIP")
         if loop.length == "ABREAST":
             back = self.abreast(segment.roots, loop.axis, inside)
-        self.level(segment.roots, inner, inside)
+        self.level(segment.roots, (*bound, segment.axis), inside)
         loop.body += back
         self.length = "STRIP"
 
