@@ -38,7 +38,7 @@ from .values import BLOCK, SHORT, Load, Op
 UNITS = {BLOCK: "BLOCK", ROWS: "ROWS"}
 # Lengths of rows that gcc would unroll, and find no vectors in: not those of which it makes one.
 ROLLED = {str(n) for n in range(5, SHORT + 1) if n != 8}
-LINE_BYTES = 2048  # of an output that are computed before they go to memory
+LINE_BYTES = 1024  # of an output that are computed before they go to memory
 
 
 class Statements(FoldLoops):
