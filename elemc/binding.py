@@ -31,9 +31,10 @@ def signature_of(closed: Closed, sizes: Sequence[int], ins: Sequence[np.ndarray]
     most = max((a.nbytes for a in ins), default=0)
     if most >= FEW:
         spec = closed.specialized(signature)
-        rows = bounds_of_rows(spec, sizes)
-        signature = replace(signature, bounds=frozenset((e, *b) for e, b in rows.items()),
-                            far=most >= runtime.large_bytes() and folds(spec))
+        far = most >= runtime.large_bytes() and folds(spec)
+        rows = bounds_of_rows(replace(spec, far=far), sizes)
+        signature = replace(signature, far=far,
+                            bounds=frozenset((e, *b) for e, b in rows.items()))
     spec = closed.specialized(signature)
     signature = replace(signature, crossed=runtime.crosses(read_across(spec), ins, sizes))
     outputs = sum(known(o).itemsize * math.prod(sizes[e] for e in closed.extents.of[o])

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from .quotients import LEAST, divides
 from .refold import loads_of, memory_order, order_in_memory
 from .values import (
+    ASKED,
     BLOCK,
     CHUNKED,
     FEW,
@@ -34,7 +35,8 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     are, and so are folds of at most `FEW`; folds of rows of at most `BLOCK` elements need no tree;
     `CHUNKED` rows of at most `NARROW` elements are folded in chunks, if there are at most `SLICES`
     of each, and of fewer, if nothing is kept, each is one.  Rows that are written are worth more if
-    they have `LINED` elements.  What cannot be merged minds whether there are `VECTOR` rows.
+    they have `LINED` elements, and rows that come from memory if they have `ASKED`.  What cannot be
+    merged minds whether there are `VECTOR` rows.
     """
     found: Bounds = {}
     values = walk(roots_of(spec.stores))
@@ -62,6 +64,8 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
             edges = [SHORT, most]
             if len(long) == 1 and axes[0] in written:
                 edges += [LINED - 1, *quotients]
+            if len(long) == 1 and spec.far and folded.issuperset(axes):
+                edges.append(ASKED - 1)
             _meet(found, long[0], _between(edges, sizes[long[0]]))
             for e in every:
                 found.setdefault(e, (SHORT + 1 if e in long else 1, LONGEST))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .order import FAILS, HOLDS, Root, folds_below, read_apart
+from .roots import FAILS, HOLDS, Root, folds_below, in_strips, read_apart
 from .values import SELECT, Fold, Op, Place, Scan, Store, Value, over_new, walk
 
 
@@ -68,7 +68,7 @@ def _condition(root: Root) -> Value | None:
 def _place(root: Root, condition: Value) -> int | None:
     """How many loops a root enters before a condition is known; None if it cannot wait for that."""
     last = max((k for k, a in enumerate(root.order, 1) if a in condition.axes), default=0)
-    plain = not any(a.endswith("/") for a in root.order) and condition.axes.issubset(root.order)
+    plain = not in_strips(root.order) and condition.axes.issubset(root.order)
     rows = last < len(root.order) and root.over.isdisjoint(root.order[:last])
     return last if plain and rows else None
 

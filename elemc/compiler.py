@@ -23,12 +23,12 @@ import numpy as np
 from . import build, build_jobs
 from .banner import banner_of
 from .close import close
+from .cost import HEAVY
 from .emit import Bindings, Source, emit
 from .graph import Accumulate, Cast, Graph, Node
 from .maps import Extents, extents_of
 from .nest import Kernel, Write, statements, values_of
 from .ops import SHORTCUT
-from .order import HEAVY
 from .quotients import divides
 from .records import dataclass
 from .schedule import schedule

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from .cost import cost
 from .maps import Instruction, slice_start
 from .nest import (
     Assign,
@@ -30,7 +31,6 @@ from .nest import (
     Write,
     values_of,
 )
-from .order import cost
 from .records import dataclass
 from .values import Access, Affine, Load, Op, walk
 from .work import CUT

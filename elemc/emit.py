@@ -229,9 +229,10 @@ MACROS = {
     "STREAM": "extern void elemc_stream(char *to, const void *block, int64_t bytes);",
     "FETCH": "#define FETCH(from) __builtin_prefetch(from)",
     "FETCH_OUT": "#define FETCH_OUT(to) __builtin_prefetch(to, 1) /* to write it */",
+    "FETCH_ROW": "#define FETCH_ROW(from) __builtin_prefetch(from, 0, 2) /* to the second cache */",
     "NEXT": """\
-#define NEXT(row, step) /* to one of the next rows, or in a long one */ \\
-  ((row) < 4 * AHEAD ? (1 + AHEAD / ((row) + 1)) * (step) : AHEAD)""",
+#define NEXT(row, most, step) /* to one of the next rows, or in a long one */ \\
+  ((row) < (most) ? (1 + AHEAD / ((row) + 1)) * (step) : AHEAD)""",
     "PAGES": """\
 #if PAGES == 8 /* one stream leaves the memory idle: 32 KiB ahead, in turns from 8 pages */
 #define FETCH_PAGES(from) __builtin_prefetch((from) + 32768 - ((int64_t)(from) & 32767) \\

@@ -287,7 +287,7 @@ def _output(compiled: Compiled, place: int, extents: Sequence[int], dtype: np.dt
     """
     bits = sum(1 << j for out, j in compiled.in_place if out == place)
     from . import runtime
-    from .order import calls
+    from .cost import calls
     from .values import Fold, walk
 
     [value] = (s.value for s in compiled.spec.stores if s.operand == place)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from .cnames import stem
+from .cost import HEAVY, cost
 from .dtypes import ctype
 from .expressions import Use
 from .nest import (
@@ -22,12 +23,14 @@ from .nest import (
     unforeseen,
     values_of,
 )
-from .order import HEAVY, cost
 from .row_ends import LANE_BYTES, LANES, RowEnds, is_store
 from .sharing import rows_of, runs_along
 from .values import LINED, Convert, Load, Op, Value, walk
 
 AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where rows lie apart
+# Rows of less bytes are asked for whole: those that the first cache holds beside what is at work,
+# and those of which the second one holds two, and what goes with them.
+WHOLE = {"FETCH": "4 * AHEAD", "FETCH_ROW": "16 * AHEAD"}
 # Bytes of the arrays of a strip, at most: of the states of folds, which stay in the first cache;
 # of a value that goes through stages, as much as a processor looks ahead; of rows abreast; of what
 # is read across slice after slice, and stays in the second cache.
@@ -178,9 +181,10 @@ class FoldLoops(RowEnds):
         What `unforeseen` tells of up to `most` operands alone, of which more than one are asked for
         in turns or not at all, and of any number of them the rows that do not follow each other;
         only where few bytes lie between elements, and only the first loop that reads them asks.
-        Of strips, it is the next turn's of the loop `around`, and what that writes as well.
+        Of strips, it is the next turn's of the loop `around`, and what that writes as well; and the
+        next row of what the loop `asks` for, in place of the first that reads it.
         """
-        found = []
+        found, asks = [], item.asks
         late, few = (unforeseen(item.body, item.axis, k) for k in (1, most))
         every: list[Load | Write] = [*unforeseen(item.body, item.axis, len(self.kernel.operands))]
         if around:
@@ -190,8 +194,10 @@ class FoldLoops(RowEnds):
             layout = operand.layout
             lines = runs_along(want.access, layout.perm, item.axis) and layout.step > 0
             rows, follow = rows_of(want.access, layout)
-            rows = "" if follow and not around else rows
-            again = want.operand in self.fetched and not around
+            next_row = want.operand in asks
+            asks -= {want.operand}
+            rows = "" if follow and not (around or next_row) else rows
+            again = want.operand in self.fetched and not (around or next_row)
             if again or not lines or rows is None or (around and rows != around) or not (
                     around or rows or want in few):
                 continue
@@ -204,8 +210,10 @@ class FoldLoops(RowEnds):
             if around:
                 fetch = needs = "FETCH_OUT" if written else "FETCH"
             elif rows:  # after a row comes something else, or nothing
-                use.ahead = f"NEXT({self.extent(item.axis)} * {size}, {distance})"
-                fetch, needs, distance = "FETCH", "NEXT", f"{use.base}_ahead"
+                fetch = "FETCH_ROW" if next_row else "FETCH"
+                use.ahead = (f"NEXT({self.extent(item.axis)} * {size}, {WHOLE[fetch]}, "
+                             f"{distance})")
+                needs, distance = "NEXT", f"{use.base}_ahead"
             self.macros |= {fetch, needs}
             found.append((fetch, use, distance, size))
         return found

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from .cost import HEAVY, cost
 from .leaves import Leaves, target_of
 from .nest import (
     CHOICES,
@@ -27,7 +28,8 @@ from .nest import (
     Write,
     lane_folds,
 )
-from .order import HEAVY, Root, cost, few_axes, next_axis, remaining
+from .order import few_axes
+from .roots import Root, next_axis, remaining
 from .row_ends import LANE_BYTES
 from .scope import Scope
 from .sharing import Segment

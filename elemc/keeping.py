@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from .choices import part_sides
+from .cost import HEAVY, cost
 from .folding import Folding
 from .nest import Assign, Loop
-from .order import HEAVY, Root, cost, is_side, next_axis, open_strip, roots
+from .order import roots
 from .refold import memory_order
+from .roots import Root, axis_of, is_side, next_axis, open_strip
 from .scope import Scope
 from .sharing import Segment, carried
 from .values import At, Fold, Load, Scan, Specialized, Store, Value, walk
@@ -126,7 +128,7 @@ class Keeping(Folding):
             if not here or fold in self.by_rows or (
                     shared and not self.same_phase(segment, later, fold)):
                 late[fold] = self.uses[fold]
-        around = {b.rstrip("/") for b in bound}
+        around = {axis_of(b) for b in bound}
         values = [a for r in users for v in (r, *self.waiting.get(r.of, ())) for a in v.args]
         pending = {v: f for f, every in self.waiting.items() if isinstance(f, Fold) for v in every}
         known: dict[Value, Fold | None] = {

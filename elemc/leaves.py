@@ -19,7 +19,7 @@ from .nest import (
     Statement,
     Write,
 )
-from .order import Root
+from .roots import Root
 from .scope import Scope
 from .values import (
     SELECT,

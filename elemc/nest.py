@@ -121,8 +121,9 @@ class Loop:
     "parts" are of a strip, STAGE elements each.  `lines` are writes of its body that go past the
     caches, a block at a time; of `lined`, another of its writes, vectors are to fill whole lines;
     `ahead` is the axis around of which the next turn is asked for;
-    `length` names how long strips are: STAGE, if they go from one loop to the next, ABREAST, if
-    they are of rows, SLICED, if slices are within.
+    `asks` are operands whose next row is asked for, see `asking`; `length` names how long strips
+    are: STAGE, if they go from one loop to the next, ABREAST, if they are of rows, SLICED, if slices
+    are within.
     """
 
     axis: str
@@ -134,6 +135,7 @@ class Loop:
     lined: Write | None = None
     ahead: str = ""
     length: str = "STRIP"
+    asks: frozenset[int] = frozenset()
 
 
 @dataclass
@@ -199,7 +201,7 @@ class LaneLoop:
     """A loop over a row in lanes; afterwards `name` of every fold holds its state.
 
     `lanes` is how many there are, if that does not follow from what is folded; a row has `least`
-    elements or more.
+    elements or more.  `asks` is as that of `Loop`.
     """
 
     axis: str
@@ -207,6 +209,7 @@ class LaneLoop:
     body: list[Statement]
     lanes: int = 0
     least: int = 0
+    asks: frozenset[int] = frozenset()
 
 
 @dataclass

@@ -17,6 +17,7 @@ import numpy as np
 
 from .accumulators import ACCUMULATORS
 from .close import fold_program
+from .cost import HEAVY, cost
 from .ops import DIVIDE_BY, ODD, OPS, SHORTCUT
 from .refold import memory_order
 from .values import LINED, Fold, Literal, Op, Specialized, Value, over_new, walk
@@ -30,8 +31,6 @@ LEAST = {4: 4 * LINED, 8: LINED}
 
 def by_inverses(spec: Specialized) -> Specialized:
     """The same, with divisions of whole rows by one number as products where that is exact."""
-    if spec.large:
-        return spec  # which waits for memory
     ways: dict[tuple[str, ...], dict[Value, Value]] = {}
     inverses: dict[Value, Value] = {}
     stores = []
@@ -72,7 +71,10 @@ def _divides_rows(value: Op, order: Sequence[str], spec: Specialized) -> bool:
     x, y = value.args
     rows = order[-1] in x.axes and y.axes and y.axes < x.axes and order[-1] not in y.axes
     folded = any(isinstance(v, Fold) and order[-1] in v.over for v in walk([y]))
-    return bool(rows) and folded and spec.between(order[-1])[0] >= LEAST[value.dtype.itemsize]
+    # what comes from memory is waited for; what is dear waits in a buffer
+    waits = spec.large and (x.dtype.itemsize == 4 or cost(walk([x])) < HEAVY)
+    long = spec.between(order[-1])[0] >= LEAST[x.dtype.itemsize]
+    return bool(rows) and folded and long and not waits
 
 
 def _fine(x: Value, y: Value, row: str) -> Value:

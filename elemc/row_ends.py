@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from .cost import HEAVY, calls, cost
 from .dtypes import ctype
 from .expressions import Expressions
 from .layout import STEP
@@ -29,7 +30,6 @@ from .nest import (
     statements,
     values_of,
 )
-from .order import HEAVY, calls, cost
 from .values import SELECT, VECTOR, At, Load, Op, Position, Value, walk
 
 LANES = 16  # of a fold, at least: gcc keeps so many in registers

@@ -18,6 +18,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from .asking import ask_in_time
+from .cost import HEAVY, calls, cost
 from .keeping import Keeping, is_fold
 from .nest import (
     Assign,
@@ -30,7 +32,7 @@ from .nest import (
     statements,
     values_of,
 )
-from .order import HEAVY, HOLDS, Root, calls, cost, is_side, next_axis, open_strip, remaining
+from .roots import HOLDS, Root, axis_of, is_side, next_axis, open_strip, remaining
 from .scope import Scope
 from .sharing import (
     Segment,
@@ -117,6 +119,8 @@ class _Scheduler(Keeping):
             self.segment(segment, bound, scope)
         self.later = around
         pair_scans(scope.body)
+        if self.spec.far and bound:
+            ask_in_time(scope.body, bound[-1], self.spec)
         for value in kept:  # of this turn of the loops around
             del self.planned[value], self.buffered[value]
 
@@ -159,7 +163,7 @@ class _Scheduler(Keeping):
             loop.independent = segment.in_pieces and (
                 last or around_few(segment.roots, inner, self.spec))
             if self.spec.far and last and self.comes_late(loop, segment):
-                loop.ahead = bound[-1].rstrip("/")
+                loop.ahead = axis_of(bound[-1])
             scope.body.append(loop)
             inside = scope.inside(loop.body)
             if last and self.length == "STRIP":

@@ -7,8 +7,9 @@ from dataclasses import field, replace
 
 from .layout import Layout
 from .nest import Assign, Let, Local, Loop, Statement, names_made, names_used
-from .order import Root, few_axes, next_axis, remaining
+from .order import few_axes
 from .records import dataclass
+from .roots import Root, axis_of, in_strips, next_axis, remaining
 from .values import VECTOR, ZERO, Access, At, Fold, Load, Scan, Specialized, Store, Value, walk
 
 SQUARE = 32  # bytes of the lines of a square that is turned in registers
@@ -41,7 +42,7 @@ def across(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialize
     """What stores that share two loops, neither short, read line by line along the outer one."""
     axes = {remaining(r, bound) for r in roots_of_loop}
     stores = all(isinstance(r.of, Store) for r in roots_of_loop)
-    strips = any(b.endswith("/") for b in (*bound, *(a for some in axes for a in some)))
+    strips = in_strips((*bound, *(a for some in axes for a in some)))
     if not stores or strips or len(axes) != 1 or len(outer := next(iter(axes))) != 2:
         return []
     found, shortest = [], min(spec.between(a)[1] for a in outer)
@@ -90,7 +91,7 @@ class Segment:
     @property
     def chunked(self) -> bool:
         """Whether a loop at the top folds what can be folded in chunks, and merged."""
-        axis = self.axis and self.axis.partition(":")[0]
+        axis = self.axis and axis_of(self.axis)
         return any(axis in r.over and r.merges for r in self.roots)
 
     def takes(self, root: Root, reverse: bool | None, bound: Sequence[str]) -> bool:
@@ -120,9 +121,9 @@ def loops(level_roots: Sequence[Root], bound: tuple[str, ...]) -> list[Segment]:
             if need not in place:
                 continue  # done outside
             at = place[need]
-            if axis is not None and axis.rstrip("/") in root.apart.get(need, ()):
+            if axis is not None and axis_of(axis) in root.apart.get(need, ()):
                 shares = False
-            elif axis is None or axis.partition(":")[0] in need.over:  # here it ends
+            elif axis is None or axis_of(axis) in need.over:  # here it ends
                 shares = isinstance(need, Scan) and found[at].takes(root, reverse, bound)
             else:
                 shares = found[at].axis == axis

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .order import HEAVY
+from .cost import HEAVY
 from .values import Op, Value, walk
 
 DEAR = 4  # additions from which on a value is kept for the next stage, not computed again

@@ -53,6 +53,7 @@ class Statements(FoldLoops):
 
     def body(self, body: Sequence[Statement]) -> list[dict[str, Any]]:
         """What the templates need to lay out statements."""
+        self.fetched.update(*(s.asks for s in body if isinstance(s, (Loop, LaneLoop))))
         return [self.statement(s) for s in body]
 
     def statement(self, item: Statement, begin: str = "0", end: str = "") -> dict[str, Any]:
@@ -162,6 +163,10 @@ class Statements(FoldLoops):
             for buffer in (b for b in self.kernel.buffers if b.strip == self.strip):
                 self.need_strip(self.strip, buffer.dtype.itemsize, 8)
             view |= {"kind": "strip", "most": self.strip}
+            view["fetch"] = self.fetches(item, f"b{k}") if item.asks else []
+            for *_, size in view["fetch"]:
+                self.macros.add("FETCH_LINE")
+                self.need_strip(self.strip, size)
         outer, self.mentioned = self.mentioned, set()
         self.line = {w.operand: f"{self.kernel.operands[w.operand].name}_line[i{k} - b{k}]"
                      for w in item.lines}

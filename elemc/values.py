@@ -39,6 +39,7 @@ SHORT = 16  # elements of a row that are so few that their number is worth knowi
 FEW = 8  # elements that the compiler folds without a loop, while vectors go along other axes
 VECTOR = 8  # elements from which on a short row is worth vectors
 LINED = 128  # elements of a row from which on lines, lanes and quotients have ways of their own
+ASKED = 512  # elements of a row from which on one loop over it asks the memory for the next row
 NARROW = 768  # elements of a kept row, at most, that are folded in chunks of rows
 SLICES = 32  # indices of another kept axis, at most, of which a chunk of rows is read apart
 CHUNKED = {False: 1024, True: 8192}  # rows from which on they are folded in chunks; if below SHORT

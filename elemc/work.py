@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .cost import cost
 from .nest import Kernel, Loop, Phase, Statement, Write, bodies, values_of
-from .order import cost
 from .values import Load, walk
 
 UNITS = 16  # of work in a nanosecond, as in callable.c

@@ -91,10 +91,58 @@ def test_rows_that_do_not_follow_each_other_are_asked_for_in_advance(large):
         np.testing.assert_array_equal(f(far, y), 2 * far + y)
         text = f.dump(far, y)
         assert text.count("FETCH_LINE(") == 2 and "+ x_ahead, LINE * 8" in text
-        assert "x_ahead = NEXT(n1 * 8, x_s0)" in text
+        assert "x_ahead = NEXT(n1 * 8, 4 * AHEAD, x_s0)" in text
     x, y = values((3, 20, 6, 50), "float64")[:, ::-1], values((3, 20, 6, 50), "float64")
     np.testing.assert_array_equal(f(x, y), 2 * x + y)
-    assert "x_ahead = NEXT(n2 * 8, x_s1)" in f.dump(x, y)  # two axes are one
+    assert "x_ahead = NEXT(n2 * 8, 4 * AHEAD, x_s1)" in f.dump(x, y)  # two axes are one
+
+
+def layer_norm(x, g):
+    d = x - np.mean(x, axis=-1, keepdims=True)
+    return d / np.sqrt(np.mean(d * d, axis=-1, keepdims=True)) * g[:, None]
+
+
+def softmax(x, g):
+    e = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    return e / np.sum(e, axis=-1, keepdims=True) * g[:, None]
+
+
+def log_sum(x, g):
+    top = np.max(x, axis=-1, keepdims=True)
+    return np.log(np.sum(np.exp(x - top), axis=-1)) + top[:, 0] * g
+
+
+@pytest.mark.parametrize("function, asking", [
+    (layer_norm, "z_line[i1 - b1]"), (softmax, "elemc_exp"), (log_sum, "elemc_exp")])
+def test_of_several_loops_the_dearest_asks_for_the_next_row(large, function, asking):
+    far, near = ec.compile(function, name="far"), ec.compile(function, name="near")
+    for columns in (511, 512, 700, 4096, 5000):
+        x, g = values((5, columns), "float64"), values(5, "float64")
+        text = far.dump(x, g)
+        lines = text[text.index("n0 = "):].splitlines()
+        asked = [k for k, line in enumerate(lines) if "FETCH" in line]
+        if columns < 512:
+            assert lines[asked[0]].strip().startswith("FETCH_AHEAD(x_p")  # the first one
+        else:
+            assert len(asked) == (2 if function is log_sum else 1)
+            assert all("FETCH_ROW" in lines[k] and "x_ahead" in lines[k] for k in asked)
+            after = next(k for k in range(asked[-1], len(lines)) if asking in lines[k])
+            assert after - asked[-1] < 5
+            assert "x_ahead = NEXT(n1 * 8, 16 * AHEAD, x_s0)" in text
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runtime, "large_bytes", lambda: 2**40)
+            patch.setattr(runtime, "outgrows_caches", lambda lines, sizes: False)
+            want = near(x, g)
+        np.testing.assert_array_equal(far(x, g), want)
+
+
+def test_rows_that_are_cut_for_asking_end_anywhere(large):
+    f = ec.compile(softmax)
+    for dtype in ("float32", "float64"):
+        for columns in (*range(512, 530), *range(575, 580), *range(633, 648)):
+            x, g = values((3, columns), dtype), values(3, dtype)
+            np.testing.assert_array_equal(f(x, g)[1], f(x[1:2], g[1:2])[0])
+            np.testing.assert_allclose(f(x, g), softmax(x, g), rtol=1e-4 if dtype == "float32" else 1e-12)
 
 
 def test_large_outputs_are_recognised_on_both_call_paths():

@@ -1,0 +1,133 @@
+"""Folds that go another way together than each would by itself.
+
+Each rule looks at all of them, for those that share a loop have to agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .cost import HEAVY
+from .nest import CHUNK, PACK, ROWS
+from .refold import loads_of, memory_order, order_in_memory
+from .roots import Root, axis_of, in_strips
+from .values import (
+    BLOCK,
+    CHUNKED,
+    LINED,
+    NARROW,
+    SHORT,
+    SLICES,
+    VECTOR,
+    Fold,
+    Load,
+    Specialized,
+    Store,
+    walk,
+)
+
+
+def together(found: list[Root], spec: Specialized) -> list[Root]:
+    """The folds among roots, in the orders in which they go together."""
+    return _slices_within(_in_chunks(_abreast(_by_rows(found), spec), spec), spec)
+
+
+def _by_rows(found: Sequence[Root]) -> list[Root]:
+    """Roots in which folds in strips that go with folds of the rows they read go by rows."""
+    rows = {r.of: (frozenset(r.order) - r.over, r.over) for r in found}
+    loads = {r.of: {v for v in walk(r.args) if isinstance(v, Load)} for r in found}
+    moved: set[Store | Fold] = set()
+    for root in found:  # those that need folds of rows
+        if _could_go_by_rows(root):
+            turned = (root.over, frozenset({root.order[-1]}))
+            if any(rows[n] == turned and loads[n] & loads[root.of] for n in root.needs):
+                moved.add(root.of)
+    for root in found:  # those that read what these read
+        if _could_go_by_rows(root) and any(
+                rows[root.of][1] == rows[m][1] and loads[m] & loads[root.of] for m in moved):
+            moved.add(root.of)
+    return [replace(r, order=(*r.over, r.order[-1])) if r.of in moved else r for r in found]
+
+
+def _could_go_by_rows(root: Root) -> bool:
+    """Whether a fold goes in strips along all rows of a matrix, and its states may be merged."""
+    strip = root.order[-1]
+    return root.merges and len(root.over) == 1 and root.order == (f"{strip}/", *root.over, strip)
+
+
+def _abreast(found: list[Root], spec: Specialized) -> list[Root]:
+    """Roots in which what goes along rows, one element after the other, takes several at once.
+
+    So no element waits for the one before, and vectors go along the rows, which lie side by side
+    in buffers.  A single addition is not worth it, nor are cheap ones where buffers are large.
+    With them go folds of what they give, which must not depend on how many rows there are; all of
+    them go one way, or none does.
+    """
+    moved: dict[Store | Fold, Root] = {}
+    for root in found:
+        if not root.merges or any(n in moved for n in root.needs):
+            moved[root.of] = root
+    ways = {(r.order, r.over) for r in moved.values()}
+    if len(ways) != 1 or any(r.merges and not r.fold.program.exact for r in moved.values()):
+        return found
+    [(order, over)] = ways
+    if len(order) < 2 or over != {order[-1]} or order[-2].endswith("/"):
+        return found
+    (rows, _), (_, length) = (spec.between(a) for a in order[-2:])
+    least = HEAVY if length > BLOCK else 2
+    if rows < VECTOR or all(r.merges or r.fold.program.cost < least for r in moved.values()):
+        return found
+    turned = (*order[:-2], f"{order[-2]}/", order[-1], order[-2])
+    return [*(r for r in found if r.of not in moved),  # whose results stores wait for, too
+            *(replace(r, order=turned, length="ABREAST") for r in moved.values())]
+
+
+def _in_chunks(found: list[Root], spec: Specialized) -> list[Root]:
+    """Roots in which folds in strips of short rows go in chunks of these, if all of them can.
+
+    With them go folds of everything, whose chunks are the same.
+    """
+    strips = [r for r in found if in_strips(r.order)]
+    chunks = {_chunks_of(r, spec) for r in strips}
+    if len(chunks) != 1 or None in chunks:
+        return found
+    [chunk] = chunks
+    assert chunk is not None
+    axis = axis_of(chunk)
+    return [replace(r, order=(chunk, *r.order)) if r in strips or (
+        r.merges and not r.kept and len(r.order) > 1 and r.order[0] == axis) else r for r in found]
+
+
+def _chunks_of(root: Root, spec: Specialized) -> str | None:
+    """The chunks of an axis around all others, many of whose rows, or few of them, are folded."""
+    *slices, row = root.kept or ("",)
+    around = order_in_memory(loads_of(root.fold, spec), spec.operands)[:1]
+    if not root.merges or not root.over.issuperset(around) or not around or (
+            root.order != (*slices, f"{row}/", *root.loops[len(slices):])):
+        return None
+    [axis], most = around, spec.between(row)[1]
+    few = all(spec.between(a)[1] <= SLICES for a in slices)
+    if most > NARROW or not few or spec.between(axis)[0] < CHUNKED[most < SHORT]:
+        return None
+    return f"{axis}:{PACK * ROWS if most < SHORT else ROWS if slices else CHUNK}"
+
+
+def _slices_within(found: list[Root], spec: Specialized) -> list[Root]:
+    """Roots in which a strip is folded for all slices, where lines lie across strips and slices.
+
+    So these are in a cache when the next slices need them.  Folds that share a loop go together.
+    """
+    turned = {r.order for r in found if _lies_across(r, spec)}
+    return [replace(r, order=(f"{r.kept[-1]}/", *r.kept[:-1], *r.order[len(r.kept):]),
+                    length="SLICED") if r.order in turned else r for r in found]
+
+
+def _lies_across(root: Root, spec: Specialized) -> bool:
+    """Whether a fold in strips reads lines along an axis of its slices, at every one of a row."""
+    *slices, row = root.kept or ("",)
+    strips = root.merges and root.order[:len(root.kept)] == (*slices, f"{row}/")
+    return strips and spec.between(row)[1] >= LINED and any(
+        row in v.axes and not root.over.isdisjoint(v.axes)
+        and memory_order(v.access, spec.operands[v.operand])[-1] in slices
+        for v in loads_of(root.fold, spec))
