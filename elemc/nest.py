@@ -122,8 +122,8 @@ class Loop:
     caches, a block at a time; of `lined`, another of its writes, vectors are to fill whole lines;
     `ahead` is the axis around of which the next turn is asked for;
     `asks` are operands whose next row is asked for, see `asking`; `length` names how long strips
-    are: STAGE, if they go from one loop to the next, ABREAST, if they are of rows, SLICED, if slices
-    are within.
+    are: STAGE, if they go from one loop to the next, ABREAST, if they are of rows, SLICED, if
+    slices are within.
     """
 
     axis: str
