@@ -17,10 +17,11 @@ from dataclasses import replace
 
 from .cost import HEAVY, calls, cost
 from .layout import Operand
+from .quotients import divides
 from .refold import loads_of, memory_order, order_in_memory
 from .roots import Root, axis_of, folds_below, in_strips, read_apart
 from .together import together
-from .values import FEW, SHORT, Fold, Load, Place, Scan, Specialized, Value, roots_of, walk
+from .values import FEW, NARROW, SHORT, Fold, Load, Place, Scan, Specialized, Value, roots_of, walk
 
 
 def roots(spec: Specialized) -> list[Root]:
@@ -71,11 +72,22 @@ def _short_axes(spec: Specialized) -> frozenset[str]:
 
 
 def few_axes(spec: Specialized) -> frozenset[str]:
-    """The folded axes whose loops the compiler unrolls inside of those along which vectors go."""
+    """The folded axes whose loops the compiler unrolls inside of those along which vectors go.
+
+    Not those along which lines of a larger array are written, neither short nor long, that wait for
+    no division: to write several of them side by side takes longer than to go over them twice.
+    """
     values = walk(roots_of(spec.stores))
     if spec.large or calls(values):
         return frozenset()
-    folds = [v for v in values if isinstance(v, Fold) and v.merges]
+    back: set[str] = set()
+    for store in spec.stores:
+        *axes, row = memory_order(store.access, spec.operands[store.operand]) or [""]
+        own = walk([store.value], lambda v: isinstance(v, Fold))
+        divided = [v.axes for v in own if divides(v)]
+        if len(axes) > 1 and SHORT < spec.between(row)[0] and spec.between(row)[1] <= NARROW:
+            back.update(a for a in axes if not any(a in d for d in divided))
+    folds = [v for v in values if isinstance(v, Fold) and v.merges and back.isdisjoint(v.over)]
     bounds = [(f, [spec.between(a) for a in f.over]) for f in folds]
     return frozenset(a for f, every in bounds for a in f.over
                      if all(low == high for low, high in every)

@@ -86,3 +86,13 @@ def test_values_and_gradients(number):
     parts = [np.sum(g * d) for g, d in zip(got, along, strict=True)]
     size = sum(np.sum(np.abs(g * d)) for g, d in zip(got, along, strict=True))
     assert abs((more - less) / (2 * step) - sum(parts)) < 1e-7 * size + 1e-9
+
+
+@pytest.mark.parametrize("columns, strips", [(16, False), (17, True), (300, True), (3000, False)])
+def test_a_few_lines_are_written_one_after_the_other(columns, strips):
+    x = np.random.default_rng(0).standard_normal((40, 7, columns))
+    centred = ec.compile(lambda x: x - np.mean(x, axis=1, keepdims=True))
+    scaled = ec.compile(lambda x: x / np.sum(x, axis=1, keepdims=True))  # waits for divisions
+    assert ("STRIP = " in centred.dump(x)) == strips and "STRIP = " not in scaled.dump(x)
+    np.testing.assert_allclose(centred(x), x - np.mean(x, axis=1, keepdims=True), rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(centred(x)[3:4], centred(x[3:4]))
