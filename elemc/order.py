@@ -21,7 +21,20 @@ from .quotients import divides
 from .refold import loads_of, memory_order, order_in_memory
 from .roots import Root, axis_of, folds_below, in_strips, read_apart
 from .together import together
-from .values import FEW, NARROW, SHORT, Fold, Load, Place, Scan, Specialized, Value, roots_of, walk
+from .values import (
+    FEW,
+    NARROW,
+    SHORT,
+    VECTOR,
+    Fold,
+    Load,
+    Place,
+    Scan,
+    Specialized,
+    Value,
+    roots_of,
+    walk,
+)
 
 
 def roots(spec: Specialized) -> list[Root]:
@@ -53,7 +66,7 @@ def roots(spec: Specialized) -> list[Root]:
                 break
         else:
             if not any(folds[n].order == order for n in needs):
-                order = _order_of_like(values, needs, order, found)
+                order = _order_of_like(values, needs, order, found, spec)
         found.append(Root(store, order, frozenset(), needs, read_apart(values)))
     return found
 
@@ -65,10 +78,22 @@ def _before(value: Fold, found: Sequence[Root]) -> int:
 
 
 def _short_axes(spec: Specialized) -> frozenset[str]:
-    """The axes that are too short for vectors, in a kernel that calls the math library."""
-    if not calls(walk(roots_of(spec.stores))):
+    """The axes along which functions are called, but not in vectors: these go along the one before.
+
+    What reads and writes rows side by side gathers and scatters.  That is worth it where functions
+    would leave vectors half empty, and of what folds them along a few elements; of maps compilers
+    make vectors of several rows of up to 4 themselves.
+    """
+    values = walk(roots_of(spec.stores))
+    if not calls(values):
         return frozenset()
-    return frozenset(a for a in spec.axes if spec.between(a)[1] < SHORT)
+    most = {a: spec.between(a)[1] for a in spec.axes}
+    folds = [v for v in values if isinstance(v, Fold) and all(most[a] <= VECTOR for a in v.over)]
+    parts = {v.arg for v in values if isinstance(v, Fold)}  # of which other folds are made
+    folded = {a for f in folds if f not in parts and calls(walk([f.arg])) for a in f.over}
+    stored = {a for s in spec.stores for at in s.access for a in at.axes}
+    return frozenset(a for a in spec.axes if FEW // 2 < most[a] < VECTOR
+                     or a in folded and most[a] < VECTOR + (a in stored))
 
 
 def few_axes(spec: Specialized) -> frozenset[str]:
@@ -107,12 +132,15 @@ def _turned(order: tuple[str, ...], over: Collection[str],
 
 
 def _order_of_like(values: Sequence[Value], needs: Sequence[Fold], order: tuple[str, ...],
-                   before: Sequence[Root]) -> tuple[str, ...]:
-    """The order of a fold in strips, if it shares more work with a store than a pass costs."""
+                   before: Sequence[Root], spec: Specialized) -> tuple[str, ...]:
+    """The order of a fold in strips, if it shares more work with a store than a pass costs.
+
+    Narrow rows go side by side, without stores: what these share with them waits in the outputs.
+    """
     below, waited = set(walk(values)), set(walk(needs))
     for root in before:
         alike = in_strips(root.order) and {axis_of(a) for a in root.order} == set(order)
-        if root.of in waited or not alike:
+        if root.of in waited or not alike or spec.between(root.order[-1])[1] < SHORT:
             continue
         shared = (v for v in walk(root.args) if v in below and v.axes == frozenset(order))
         if cost(shared) >= HEAVY:

@@ -96,3 +96,18 @@ def test_a_few_lines_are_written_one_after_the_other(columns, strips):
     assert ("STRIP = " in centred.dump(x)) == strips and "STRIP = " not in scaled.dump(x)
     np.testing.assert_allclose(centred(x), x - np.mean(x, axis=1, keepdims=True), rtol=1e-12, atol=1e-14)
     np.testing.assert_array_equal(centred(x)[3:4], centred(x[3:4]))
+
+
+@pytest.mark.parametrize("length, of_map, of_fold", [
+    (3, False, True), (4, False, True), (5, True, True), (7, True, True), (8, False, True),
+    (9, False, False), (15, False, False)])
+def test_where_vectors_go_along_the_axis_before_short_rows(length, of_map, of_fold):
+    x, g = np.random.default_rng(0).standard_normal((300, length)), np.ones(length)
+    for turned, function in (
+            (of_map, lambda x, g: np.exp(x * g)),
+            (of_fold, lambda x, g: np.exp(x) / np.sum(np.exp(x), axis=1, keepdims=True)),
+            (of_fold and length < 8, lambda x, g: np.log(np.sum(np.exp(x), axis=1)))):
+        f = ec.compile(function)
+        assert ("l < w0" in f.dump(x, g)) == turned
+        np.testing.assert_allclose(f(x, g), function(x, g), rtol=1e-13)
+        np.testing.assert_array_equal(f(x, g)[7:8], f(x[7:8], g))
