@@ -34,9 +34,9 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     Rows of at most `SHORT` elements are loops that the compiler unrolls, if it knows how long they
     are, and so are folds of at most `FEW`; folds of rows of at most `BLOCK` elements need no tree;
     `CHUNKED` rows of at most `NARROW` elements are folded in chunks, if there are at most `SLICES`
-    of each, and of fewer, if nothing is kept, each is one.  Rows that are written are worth more if
-    they have `LINED` elements, and rows that come from memory if they have `ASKED`.  What cannot be
-    merged minds whether there are `VECTOR` rows.
+    of each for folds that wait, and of fewer, if nothing is kept, each is one. Rows that are
+    written are worth more if they have `LINED` elements, and rows that come from memory if they
+    have `ASKED`. What cannot be merged minds whether there are `VECTOR` rows.
     """
     found: Bounds = {}
     values = walk(roots_of(spec.stores))
@@ -104,7 +104,8 @@ def _marks_of_chunks(fold: Fold, spec: Specialized, sizes: Sequence[int]) -> lis
         return []
     if not row:  # few turns are folded apart
         return [(a, CHUNKED[False] - 1) for a in fold.over]
-    marks = [(row, NARROW), *((a, SLICES) for a in slices)]
+    waits = any(isinstance(v, Fold) for v in walk(fold.args))
+    marks = [(row, NARROW), *((a, SLICES) for a in slices if waits)]
     if all(length(a) <= most for a, most in marks):
         marks.append((around, CHUNKED[length(row) < SHORT] - 1))
     return marks

@@ -100,14 +100,17 @@ def _in_chunks(found: list[Root], spec: Specialized) -> list[Root]:
 
 
 def _chunks_of(root: Root, spec: Specialized) -> str | None:
-    """The chunks of an axis around all others, many of whose rows, or few of them, are folded."""
+    """The chunks of an axis around all others, of which many rows are folded.
+
+    Of many slices, folds that wait for others read each one again, while a cache holds it.
+    """
     *slices, row = root.kept or ("",)
     around = order_in_memory(loads_of(root.fold, spec), spec.operands)[:1]
     if not root.merges or not root.over.issuperset(around) or not around or (
             root.order != (*slices, f"{row}/", *root.loops[len(slices):])):
         return None
     [axis], most = around, spec.between(row)[1]
-    few = all(spec.between(a)[1] <= SLICES for a in slices)
+    few = not root.needs or all(spec.between(a)[1] <= SLICES for a in slices)
     if most > NARROW or not few or spec.between(axis)[0] < CHUNKED[most < SHORT]:
         return None
     return f"{axis}:{PACK * ROWS if most < SHORT else ROWS if slices else CHUNK}"

@@ -108,6 +108,16 @@ def test_where_vectors_go_along_the_axis_before_short_rows(length, of_map, of_fo
             (of_fold, lambda x, g: np.exp(x) / np.sum(np.exp(x), axis=1, keepdims=True)),
             (of_fold and length < 8, lambda x, g: np.log(np.sum(np.exp(x), axis=1)))):
         f = ec.compile(function)
-        assert ("l < w0" in f.dump(x, g)) == turned
+        assert ("w0 = " in f.dump(x, g)) == turned
         np.testing.assert_allclose(f(x, g), function(x, g), rtol=1e-13)
         np.testing.assert_array_equal(f(x, g)[7:8], f(x[7:8], g))
+
+
+def test_of_many_slices_only_folds_that_wait_for_none_go_in_chunks():
+    x = np.random.default_rng(0).standard_normal((1100, 40, 17))[:, :, ::-1]
+    for function, chunks in ((lambda x: np.sum(np.exp(x), axis=0), True),
+                             (lambda x: np.sum(np.exp(x - np.max(x, axis=0)), axis=0), False)):
+        f = ec.compile(function)
+        assert ("/* chunks of" in f.dump(x)) == chunks
+        np.testing.assert_allclose(f(x), function(x), rtol=1e-13)
+        np.testing.assert_array_equal(f(x)[3], f(x[:, 3]))
