@@ -11,6 +11,7 @@ from .cost import HEAVY, cost
 from .folding import Folding
 from .nest import Assign, Loop
 from .order import roots
+from .quotients import divides
 from .refold import memory_order
 from .roots import Root, axis_of, is_side, next_axis, open_strip
 from .scope import Scope
@@ -98,18 +99,26 @@ class Keeping(Folding):
     def dear(self, segment: Segment, root: Root, dtype: np.dtype) -> Value | None:
         """The largest value that folds of `segment` compute at every element `root` stores."""
         axes, again = set(root.loops), walk(root.inputs(), is_fold)
-        below = walk([v for r in segment.roots if r.over and axes == set(r.loops)
-                      for v in r.inputs()], lambda v: is_fold(v) or v in self.planned)
+        folds = [r for r in segment.roots if r.over and axes == set(r.loops)]
+        flat = not any(r.kept for r in folds) and not any(
+            divides(v) and v.axes == axes for v in again)
+        below = walk([v for r in folds for v in r.inputs()],
+                     lambda v: is_fold(v) or v in self.planned)
         return next((v for v in reversed(below) if v in again and v.axes == axes
                      and v.dtype == dtype and not isinstance(v, Load) and v not in self.planned
-                     and self.costs_more(v, root.loops[-1])), None)
+                     and self.costs_more(v, root.loops[-1], flat)), None)
 
-    def costs_more(self, value: Value, row: str) -> bool:
-        """Whether to compute a value along a row again takes longer than to keep it in memory."""
+    def costs_more(self, value: Value, row: str, flat: bool) -> bool:
+        """Whether to compute a value along a row again takes longer than to keep it in memory.
+
+        It does if several operands are read again to compute it, where everything is folded and no
+        division waited for; and what lies across comes from elsewhere every time.
+        """
         below = [v for v in walk([value], is_fold) if v.axes == value.axes]
-        return cost(below) >= HEAVY or any(  # what lies across comes from elsewhere every time
-            isinstance(v, Load) and row != memory_order(
-                v.access, self.spec.operands[v.operand])[-1] for v in below)
+        loads = [v for v in below if isinstance(v, Load)]
+        several = flat and len({v.operand for v in loads}) > 1
+        return several or cost(below) >= HEAVY or any(
+            row != memory_order(v.access, self.spec.operands[v.operand])[-1] for v in loads)
 
     def buffer_late(self, segment: Segment, later: Sequence[Segment], bound: tuple[str, ...],
                     shared: bool) -> None:

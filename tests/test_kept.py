@@ -224,3 +224,15 @@ def test_what_lies_across_is_read_once(axis):
     text, plain = f.dump(x, y.T), f.dump(x, y)
     assert text.count("y_p,") < plain.count("y_p,") and text.count("z_p,") > plain.count("z_p,")
     assert np.array_equal(f(x, y.T), f(x, np.ascontiguousarray(y.T)))
+
+
+def test_what_several_operands_make_is_kept_where_everything_is_folded():
+    x, y = np.random.default_rng(2).standard_normal((2, 5000))
+    for fn, kept in ((lambda x, y: x * y - np.mean(x * y), True), (lambda x, y: x - np.mean(x), False),
+                     (lambda x, y: x * y / np.sum(x * y), False)):  # which waits for divisions
+        f = ec.compile(fn)
+        first = f.dump(x, y).partition("phase == 1")[0]
+        assert ("AT(double, z_p, i0 * z_s0) = " in first) == kept
+        np.testing.assert_allclose(f(x, y), fn(x, y), rtol=1e-12, atol=1e-12)
+        again = x.copy()
+        np.testing.assert_array_equal(f(again, y, out=again), f(x, y))
