@@ -48,11 +48,11 @@ def roots(spec: Specialized) -> list[Root]:
             root = Root(value, _fold_order(value, spec, few, short), frozenset(value.over),
                         folds_below(below), read_apart(below))
             found.insert(_before(value, found), root)
-    found = [replace(r, order=_turned(r.order, r.over, short)) if r.merges else r
+    found = [replace(r, order=_turned(r.order, r.over, short, spec)) if r.merges else r
              for r in together(found, spec)]
     folds = {r.of: r for r in found}
     for store in spec.stores:
-        order = _turned(memory_order(store.access, spec.operands[store.operand]), (), short)
+        order = _turned(memory_order(store.access, spec.operands[store.operand]), (), short, spec)
         values = [store.value] if store.mask is None else [store.value, store.mask]
         needs = folds_below(values)
         inner = {a for n in needs for a in n.over if few.issuperset(n.over)
@@ -96,6 +96,11 @@ def _short_axes(spec: Specialized) -> frozenset[str]:
                      or a in folded and most[a] < VECTOR + (a in stored))
 
 
+def _is_long(axis: str, spec: Specialized) -> bool:
+    """Whether an axis may be long enough for vectors to gather along it."""
+    return spec.between(axis)[1] >= SHORT
+
+
 def few_axes(spec: Specialized) -> frozenset[str]:
     """The folded axes whose loops the compiler unrolls inside of those along which vectors go.
 
@@ -120,10 +125,10 @@ def few_axes(spec: Specialized) -> frozenset[str]:
 
 
 def _turned(order: tuple[str, ...], over: Collection[str],
-            short: frozenset[str]) -> tuple[str, ...]:
-    """The order in which vectors go along the axis before the short ones at the end."""
-    last = next((k for k in reversed(range(len(order))) if order[k] not in short), None)
-    if last in (None, len(order) - 1) or in_strips(order):
+            short: frozenset[str], spec: Specialized) -> tuple[str, ...]:
+    """The order in which vectors go along the last long axis, if short ones are at the end."""
+    last = next((k for k in reversed(range(len(order))) if _is_long(order[k], spec)), None)
+    if last is None or order[-1] not in short or in_strips(order):
         return order
     strip, rows = order[last], order[last + 1:]
     if strip in over or (over and not short.issuperset(over)):
@@ -158,7 +163,7 @@ def _fold_order(fold: Fold, spec: Specialized, few: frozenset[str],
     over = [a for a in axes if a in fold.over] if fold.merges else list(fold.over)
     strip = _strip_axis(loads, spec.operands, kept, over)
     if strip in short:
-        strip = next((a for a in reversed(kept) if a not in short), strip)
+        strip = next((a for a in reversed(kept) if _is_long(a, spec)), strip)
     if strip is None or fold.merges and few.issuperset(over):
         return (*kept, *over)
     return (*(a for a in kept if a != strip), f"{strip}/", *over, strip)
