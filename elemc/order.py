@@ -97,8 +97,8 @@ def _short_axes(spec: Specialized) -> frozenset[str]:
 
 
 def _is_long(axis: str, spec: Specialized) -> bool:
-    """Whether an axis may be long enough for vectors to gather along it."""
-    return spec.between(axis)[1] >= SHORT
+    """Whether what is entered is an axis that may be long enough for vectors to gather along it."""
+    return axis in spec.axes and spec.between(axis)[1] >= SHORT
 
 
 def few_axes(spec: Specialized) -> frozenset[str]:
