@@ -55,6 +55,7 @@ class FoldLoops(RowEnds):
 
         They may be `times` as wide as others.
         """
+        size = 1 << (size - 1).bit_length()  # vectors fill strips
         most = STRIP_BYTES[name] * times
         fits = max(most // count, min(most, LEAST_BYTES)) // max(4, size)
         self.strips[name] = min(self.strips.get(name, fits), fits)

@@ -71,8 +71,10 @@ def _divides_rows(value: Op, order: Sequence[str], spec: Specialized) -> bool:
     x, y = value.args
     rows = order[-1] in x.axes and y.axes and y.axes < x.axes and order[-1] not in y.axes
     folded = any(isinstance(v, Fold) and order[-1] in v.over for v in walk([y]))
-    # what comes from memory is waited for; what is dear waits in a buffer
-    waits = spec.large and (x.dtype.itemsize == 4 or cost(walk([x])) < HEAVY)
+    # what comes from memory is waited for, but not what is dear, which waits in a buffer: of floats
+    # that, too, as twice as many are divided at a time
+    own = walk([x], lambda v: isinstance(v, Fold))
+    waits = spec.large and (x.dtype.itemsize == 4 or cost(own) < HEAVY)
     long = spec.between(order[-1])[0] >= LEAST[x.dtype.itemsize]
     return bool(rows) and folded and long and not waits
 

@@ -309,8 +309,19 @@ class Planner:
     def reads(self, node: Node, place: Place) -> list[tuple[Node, Place]]:
         """How the children of `node` are read when it is sliced along `place`."""
         match node:
-            case SumTo() | Scatter() | Scan():
+            case SumTo() | Scatter() | Scan() if place is None:
+                return [(child, None) for child in node.children]
+            case SumTo() if place is not None and self.shape(node)[place] > 1:
+                return [(node.arg, place), (node.like, place)]
+            case SumTo() | Scatter():
                 raise Impossible(f"{formula(node)} does not go by blocks")
+            case Scan() if place in node.axes:
+                raise Impossible(f"{formula(node)} goes on from one element to the next")
+            case Scan():
+                assert place is not None
+                beside = [d for d in range(node.ndim) if d not in node.axes].index(place)
+                return [*((part, place) for part in (node.arg, *node.more)),
+                        *((state, self.fit(state, beside)) for state in node.initial)]
             case Apply():
                 return [(arg, self.fit(arg, place)) for arg in node.args]
             case Cast():

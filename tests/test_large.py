@@ -136,6 +136,33 @@ def test_of_several_loops_the_dearest_asks_for_the_next_row(large, function, ask
         np.testing.assert_array_equal(far(x, g), want)
 
 
+def test_what_asks_for_the_next_row_does_so_in_step_with_its_own(large):
+    f = ec.compile(lambda x: np.sum(np.exp(x - np.max(x, axis=1, keepdims=True)), axis=0))
+    for columns in (700, 900):  # the sum goes by rows, in chunks or not
+        text = f.dump(values((300, columns), "float64"))
+        assert "FETCH_LINE(FETCH_ROW, x_p + i0 * x_s0 + b1 * x_s1 + x_ahead" in text
+    x = values((30, 2700), "float64")
+    g = np.ones(30)
+    f = ec.compile(softmax)
+    assert "STAGE = 16," in f.dump(x[:, ::3], g)  # vectors fill it
+    for view in (x[:, ::-1], x[:, ::5]):  # which nobody asks for, and so nothing is cut
+        assert "FETCH" not in f.dump(view, g) and "STAGE" not in f.dump(view, g)
+        np.testing.assert_array_equal(f(view, g)[3], f(np.ascontiguousarray(view), g)[3])
+
+
+def test_rows_of_dear_doubles_are_divided_by_products(large):
+    def rows(x):
+        return np.sum(x, axis=1, keepdims=True)
+
+    for function, dtype, quick in (
+            (lambda x: np.exp(x) / rows(np.exp(x)), "float64", True),
+            (lambda x: np.exp(x) / rows(np.exp(x)), "float32", False),
+            (lambda x: (x - np.max(np.exp(x), axis=1, keepdims=True)) / rows(x), "float64", False)):
+        x, f = values((5, 900), dtype), ec.compile(function)
+        assert ("divide_by" in f.dump(x)) == quick
+        np.testing.assert_allclose(f(x), function(x), rtol=1e-4 if dtype == "float32" else 1e-11)
+
+
 def test_rows_that_are_cut_for_asking_end_anywhere(large):
     f = ec.compile(softmax)
     for dtype in ("float32", "float64"):

@@ -7,6 +7,8 @@ import pytest
 
 import elemc as ec
 
+pytestmark = pytest.mark.optimized  # what a zero's sign is, the compiler has a say in
+
 N = 600
 
 

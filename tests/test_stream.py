@@ -366,3 +366,30 @@ def test_memory_is_bounded():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
                           check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
     assert int(done.stdout) < 40
+
+
+def test_scans_go_by_blocks_along_other_axes():
+    x = ec.matrix("x")
+    smooth = ec.Accumulator("smooth", identity=0.0, combine=lambda a, v: 0.75 * a + 0.25 * v)
+    for node in (np.cumsum(x, axis=0), np.cumprod(x, axis=1) + 1, ec.scan(smooth, x, axis=1),
+                 np.cumsum(x, axis=1) - np.max(x, axis=0)):
+        check(ec.function([x], node), X)
+    check(ec.function([x], np.sum(np.cumsum(x, axis=0), axis=1)), X, exact=False)
+
+
+def test_a_scan_of_everything_takes_it_at_once():
+    v = ec.vector("v")
+    f = ec.function([v], np.cumsum(v))
+    np.testing.assert_array_equal(streamed(f, LONG, block=8)[0], f(LONG))
+    with pytest.raises(ec.ElemcError, match="goes on from one element to the next"):
+        streamed(f, LONG, block=1)
+
+
+def test_gradients_go_by_blocks():
+    x, y = ec.matrix("x"), ec.vector("y")
+    f = ec.vjp(ec.function([x, y], x * y))
+    check(f, X, X[0], X + 1)
+    g = ec.function([x], ec.grad(np.sum(x[1:] * x[:-1]), [x]))
+    np.testing.assert_array_equal(streamed(g, X, block=40)[0], g(X)[0])
+    with pytest.raises(ec.ElemcError, match="does not go by blocks"):
+        streamed(g, X)
