@@ -205,8 +205,10 @@ def measured(tool: Toolchain) -> tuple[float, int]:
         if not pace or not pages:
             return 1.0, 1  # there was no memory; another process will know
         pace = min(max(pace, 1 / 4), 4)  # the machine may be busy with other things
-        known = {"pace": pace, "pages": pages}
-        cache_dirs.save_note(key, known)
+        known = cache_dirs.note(key)  # of the first of several processes that measure at once
+        if known is None:
+            known = {"pace": pace, "pages": pages}
+            cache_dirs.save_note(key, known)
     return float(known["pace"]), int(known["pages"])
 
 
