@@ -100,23 +100,24 @@ class Keeping(Folding):
         """The largest value that folds of `segment` compute at every element `root` stores."""
         axes, again = set(root.loops), walk(root.inputs(), is_fold)
         folds = [r for r in segment.roots if r.over and axes == set(r.loops)]
-        flat = not any(r.kept for r in folds) and not any(
+        memory_waits = not any(r.kept for r in folds) and not any(
             divides(v) and v.axes == axes for v in again)
         below = walk([v for r in folds for v in r.inputs()],
                      lambda v: is_fold(v) or v in self.planned)
         return next((v for v in reversed(below) if v in again and v.axes == axes
                      and v.dtype == dtype and not isinstance(v, Load) and v not in self.planned
-                     and self.costs_more(v, root.loops[-1], flat)), None)
+                     and self.costs_more(v, root.loops[-1], memory_waits)),
+                    None)
 
-    def costs_more(self, value: Value, row: str, flat: bool) -> bool:
+    def costs_more(self, value: Value, row: str, memory_waits: bool) -> bool:
         """Whether to compute a value along a row again takes longer than to keep it in memory.
 
-        It does if several operands are read again to compute it, where everything is folded and no
-        division waited for; and what lies across comes from elsewhere every time.
+        Of several operands it does, if memory is what loops wait for: everything is folded, and
+        nothing divided by what comes of it.  What lies across comes from elsewhere every time.
         """
         below = [v for v in walk([value], is_fold) if v.axes == value.axes]
         loads = [v for v in below if isinstance(v, Load)]
-        several = flat and len({v.operand for v in loads}) > 1
+        several = memory_waits and len({v.operand for v in loads}) > 1
         return several or cost(below) >= HEAVY or any(
             row != memory_order(v.access, self.spec.operands[v.operand])[-1] for v in loads)
 

@@ -81,8 +81,8 @@ def _short_axes(spec: Specialized) -> frozenset[str]:
     """The axes along which functions are called, but not in vectors: these go along the one before.
 
     What reads and writes rows side by side gathers and scatters.  That is worth it where functions
-    would leave vectors half empty, and of what folds them along a few elements; of maps compilers
-    make vectors of several rows of up to 4 themselves.
+    would leave vectors half empty, and of what folds them along up to 8 elements, if it is stored
+    along these as well; of maps compilers make vectors of several rows of up to 4 themselves.
     """
     values = walk(roots_of(spec.stores))
     if not calls(values):
@@ -138,7 +138,7 @@ def _turned(order: tuple[str, ...], over: Collection[str],
 
 def _order_of_like(values: Sequence[Value], needs: Sequence[Fold], order: tuple[str, ...],
                    before: Sequence[Root], spec: Specialized) -> tuple[str, ...]:
-    """The order of a fold in strips, if it shares more work with a store than a pass costs.
+    """The order of what goes in strips, if it shares more work with a store than a pass costs.
 
     Narrow rows go side by side, without stores: what these share with them waits in the outputs.
     """
