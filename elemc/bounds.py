@@ -34,9 +34,9 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     Rows of at most `SHORT` elements are loops that the compiler unrolls, if it knows how long they
     are, and so are folds of at most `FEW`; folds of rows of at most `BLOCK` elements need no tree;
     `CHUNKED` rows of at most `NARROW` elements are folded in chunks, if there are at most `SLICES`
-    of each for folds that wait, and of fewer, if nothing is kept, each is one. Rows that are
+    of each for folds that wait, and of fewer, if nothing is kept, each is one.  Rows that are
     written are worth more if they have `LINED` elements, and rows that come from memory if they
-    have `ASKED`. What cannot be merged minds whether there are `VECTOR` rows.
+    have `ASKED`.  What cannot be merged minds whether there are `VECTOR` rows.
     """
     found: Bounds = {}
     values = walk(roots_of(spec.stores))

@@ -55,7 +55,7 @@ class FoldLoops(RowEnds):
 
         They may be `times` as wide as others.
         """
-        size = 1 << (size - 1).bit_length()  # vectors fill strips
+        size = 1 << (size - 1).bit_length()  # of elements apart, too, so that vectors fill strips
         most = STRIP_BYTES[name] * times
         fits = max(most // count, min(most, LEAST_BYTES)) // max(4, size)
         self.strips[name] = min(self.strips.get(name, fits), fits)
@@ -166,8 +166,10 @@ class FoldLoops(RowEnds):
     def fetches(self, item: LaneLoop | Loop, first: str, most: int = 1, around: str = ""
                 ) -> list[tuple[str, str, int]]:
         """What has to be asked for, from index `first` on: macro, address, bytes per element."""
-        return [(fetch, self.address(use, item.axis, first, distance), size)
-                for fetch, use, distance, size in self.wanted(item, most, around)]
+        found = [(fetch, self.address(use, item.axis, first, distance), size)
+                 for fetch, use, distance, size in self.wanted(item, most, around)]
+        self.macros |= {"FETCH_LINE"} if found else set()
+        return found
 
     def address(self, use: Use, axis: str, index: str, distance: str) -> str:
         """The address of what lies `distance` behind the element at `index` along `axis`."""

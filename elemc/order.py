@@ -3,10 +3,7 @@
 A store follows the memory of its output.  A fold walks the axes that its result keeps first, then
 those it folds over.  When the axis that is contiguous in memory is kept, it is cut into strips:
 outside goes the loop over strips, innermost the loop over one strip, and the states of a strip's
-folds are small arrays.  But where such a fold needs what other folds make of each row, it goes by
-rows as they do, and its states are an array of a row's length.  And where many short rows are
-folded, it begins with chunks of them: what it keeps of a chunk is read in the order of memory, and
-threads take a chunk each.
+folds are small arrays.  Some folds go otherwise, for others do: see `together`.
 """
 
 from __future__ import annotations
@@ -92,8 +89,8 @@ def _short_axes(spec: Specialized) -> frozenset[str]:
     parts = {v.arg for v in values if isinstance(v, Fold)}  # of which other folds are made
     folded = {a for f in folds if f not in parts and calls(walk([f.arg])) for a in f.over}
     stored = {a for s in spec.stores for at in s.access for a in at.axes}
-    return frozenset(a for a in spec.axes if FEW // 2 < most[a] < VECTOR
-                     or a in folded and most[a] < VECTOR + (a in stored))
+    return frozenset(a for a in spec.axes if FEW // 2 < most[a] < VECTOR or a in folded and (
+        most[a] < VECTOR or most[a] == VECTOR and a in stored))
 
 
 def _is_long(axis: str, spec: Specialized) -> bool:
@@ -104,24 +101,29 @@ def _is_long(axis: str, spec: Specialized) -> bool:
 def few_axes(spec: Specialized) -> frozenset[str]:
     """The folded axes whose loops the compiler unrolls inside of those along which vectors go.
 
-    Not those along which lines of a larger array are written, neither short nor long, that wait for
-    no division: to write several of them side by side takes longer than to go over them twice.
+    Not those along which lines are written: to write several of them side by side takes longer than
+    to go over them twice.
     """
     values = walk(roots_of(spec.stores))
     if spec.large or calls(values):
         return frozenset()
-    back: set[str] = set()
-    for store in spec.stores:
-        *axes, row = memory_order(store.access, spec.operands[store.operand]) or [""]
-        own = walk([store.value], lambda v: isinstance(v, Fold))
-        divided = [v.axes for v in own if divides(v)]
-        if len(axes) > 1 and SHORT < spec.between(row)[0] and spec.between(row)[1] <= NARROW:
-            back.update(a for a in axes if not any(a in d for d in divided))
-    folds = [v for v in values if isinstance(v, Fold) and v.merges and back.isdisjoint(v.over)]
+    written = _along_lines(spec)
+    folds = [v for v in values if isinstance(v, Fold) and v.merges and written.isdisjoint(v.over)]
     bounds = [(f, [spec.between(a) for a in f.over]) for f in folds]
     return frozenset(a for f, every in bounds for a in f.over
                      if all(low == high for low, high in every)
                      and math.prod(high for _, high in every) <= FEW)
+
+
+def _along_lines(spec: Specialized) -> set[str]:
+    """The axes along which lines are written, neither short nor long, that wait for no division."""
+    found: set[str] = set()
+    for store in spec.stores:
+        *axes, row = memory_order(store.access, spec.operands[store.operand]) or [""]
+        if len(axes) > 1 and SHORT < spec.between(row)[0] and spec.between(row)[1] <= NARROW:
+            own = walk([store.value], lambda v: isinstance(v, Fold))
+            found.update(set(axes).difference(*(v.axes for v in own if divides(v))))
+    return found
 
 
 def _turned(order: tuple[str, ...], over: Collection[str],

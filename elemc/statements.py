@@ -165,7 +165,6 @@ class Statements(FoldLoops):
             view |= {"kind": "strip", "most": self.strip}
             view["fetch"] = self.fetches(item, f"b{k}") if item.asks else []
             for *_, size in view["fetch"]:
-                self.macros.add("FETCH_LINE")
                 self.need_strip(self.strip, size)
         outer, self.mentioned = self.mentioned, set()
         self.line = {w.operand: f"{self.kernel.operands[w.operand].name}_line[i{k} - b{k}]"
@@ -173,7 +172,6 @@ class Statements(FoldLoops):
         if item.ahead and item.kind != "lane":
             view["fetch"] = self.fetches(item, start, 2)
             view["length"] = stop
-            self.macros |= {"FETCH_LINE"} if view["fetch"] else set()
         view["body"] = self.body(item.body)
         self.strip = around
         self.unsure.discard(item.axis)
@@ -201,7 +199,6 @@ class Statements(FoldLoops):
         if item.ahead:
             fetch = self.fetches(item, f"(b{k} + at)", len(self.kernel.operands), item.ahead)
         for *_, size in fetch:
-            self.macros.add("FETCH_LINE")
             self.need_strip("STAGE", size)
         self.ends = ()
         return {"kind": "parts", "width": f"w{k}", "fetch": fetch, "body": body}
@@ -302,5 +299,4 @@ class Statements(FoldLoops):
         self.line = {}
         tiled = item.axis in self.within  # rows are short, and what lies ahead is of another tile
         fetch = [] if tiled else self.fetches(item, f"b{k}")
-        self.macros |= {"FETCH_LINE"} if fetch else set()
         return {"kind": "stream", "lines": found, "end": f"e{k}", "fetch": fetch}

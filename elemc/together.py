@@ -1,6 +1,10 @@
 """Folds that go another way together than each would by itself.
 
-Each rule looks at all of them, for those that share a loop have to agree.
+Where a fold in strips needs what other folds make of each row, it goes by rows as they do, and its
+states are an array of a row's length.  Where many short rows are folded, it begins with chunks of
+them: what it keeps of a chunk is read in the order of memory, and threads take a chunk each.  What
+goes along rows, one element after the other, takes several rows side by side.  Each rule looks at
+all folds, for those that share a loop have to agree.
 """
 
 from __future__ import annotations
