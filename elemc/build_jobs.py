@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from . import cache
+from . import build_early, cache
 from .errors import CompileError
 from .records import dataclass
 from .toolchain import Toolchain, run
@@ -84,11 +84,11 @@ class Job:
         options = (str(len(self.flags)), *self.flags, *self.links)
         return cache.key_of(self.toolchain.identity, self.depends, self.text, *options)
 
-    def command(self, source: str) -> tuple[str, ...]:
+    def command(self, *source: str) -> tuple[str, ...]:
         """How the compiler is called to make it of this file."""
         tool = self.toolchain
         return (*tool.command, *tool.flags, *self.flags, *self.variants[1], *tool.shared,
-                "-o", cache.LIBRARY, source, *self.links)  # fmt: skip
+                "-o", cache.LIBRARY, *source, *self.links)  # fmt: skip
 
 
 def obtain(job: Job) -> tuple[Path, bool]:
@@ -115,7 +115,9 @@ def _compile(job: Job, work: Path) -> dict[str, object]:
     """Write source and library of `job` into `work`; returns what meta.json says of them."""
     (work / cache.SOURCE).write_text(job.text, encoding="utf-8")
     start = time.perf_counter()
-    run_in(job, job.command(cache.SOURCE), work)
+    early = build_early.started(job.command(*build_early.SOURCE))
+    if early is None or not early.finish(job.text, job.name, work):
+        run_in(job, job.command(cache.SOURCE), work)
     return {
         "name": job.name,
         "command": list(job.command(cache.SOURCE)),

@@ -14,13 +14,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 
 import numpy as np
 
-from . import build, build_jobs
+from . import build, build_early, build_jobs
 from .banner import banner_of
 from .close import close
 from .cost import HEAVY
@@ -34,6 +36,7 @@ from .records import dataclass
 from .schedule import schedule
 from .simplify import simplify
 from .specialize import Signature, specialize
+from .threads import cpus
 from .values import Fold, Load, Op, Specialized, roots_of, walk
 
 
@@ -129,7 +132,24 @@ def nests(closed: Closed, signature: Signature) -> tuple[Specialized, Kernel]:
 def source_of(closed: Closed, signature: Signature) -> tuple[Specialized, Kernel, Source]:
     """Stages 4 to 6."""
     spec, kernel = nests(closed, signature)
-    return spec, kernel, emit(kernel, f"kernel_{closed.name}", closed.banner)
+    return spec, kernel, written(closed, kernel)
+
+
+def written(closed: Closed, kernel: Kernel) -> Source:
+    """Stage 6."""
+    return emit(kernel, f"kernel_{closed.name}", closed.banner)
+
+
+def early(spec: Specialized, contract: bool,
+          reassociate: bool) -> contextlib.AbstractContextManager[None]:
+    """Meanwhile the compiler of stage 7 starts, if stage 6 has to load what writes C."""
+    tool = build.toolchain()
+    if "jinja2" in sys.modules or tool.family != "gcc" or cpus() == 1:
+        return contextlib.nullcontext()
+    flags, wants = flags_of(spec, contract, reassociate)
+    flags = (*flags, *tool.extra(wants), build.pages_flag(tool))
+    job = build_jobs.Job(tool, "", "", flags, tool.links)
+    return build_early.early(job.command(*build_early.SOURCE))
 
 
 def load(spec: Specialized, kernel: Kernel, source: Source, contract: bool = False,

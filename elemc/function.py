@@ -331,12 +331,14 @@ class Function:
         if compiled is None:
             from . import compiler
 
-            spec, kernel, source = compiler.source_of(closed, signature)
-            same = (source.text, source.bindings)
-            compiled = self._compiled.get(same)
-            if compiled is None:
-                compiled = self._compiled.setdefault(same, compiler.load(
-                    spec, kernel, source, self.contract, self.reassociate))
+            spec, kernel = compiler.nests(closed, signature)
+            with compiler.early(spec, self.contract, self.reassociate):
+                source = compiler.written(closed, kernel)
+                same = (source.text, source.bindings)
+                compiled = self._compiled.get(same)
+                if compiled is None:
+                    compiled = self._compiled.setdefault(same, compiler.load(
+                        spec, kernel, source, self.contract, self.reassociate))
             self._by_signature[key] = compiled
         return compiled
 
