@@ -41,7 +41,6 @@ enum {
   MOST_THREADS = 256,
   LOCAL_BYTES = 4096,    /* of buffers that live on the stack */
   LARGE_BYTES = 1 << 18, /* of outputs whose memory is kept for the next */
-  LINE_BYTES = 1024,     /* of a line that is worth going past the caches */
   STEP = 4,              /* elements between neighbours, if that is worth knowing */
   FEW = 1024             /* bytes of the largest input from which on rows have kernels */
 };
@@ -325,8 +324,8 @@ static int outgrows_caches(const Call *c, const int64_t **code) {
   double total = 0;
   int long_lines = 1;
   for (int64_t count = *at++; count > 0; count--) {
-    int64_t itemsize = *at++;
-    long_lines &= itemsize * product(c, &at) >= LINE_BYTES;
+    const int64_t itemsize = *at++, least = *at++;
+    long_lines &= itemsize * product(c, &at) >= least;
     total += (double)itemsize * (double)product(c, &at);
   }
   *code = at;

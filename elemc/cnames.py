@@ -15,7 +15,7 @@ C_WORDS = set(("auto break case char const continue default do double else enum 
                "goto if inline int long register restrict return short signed sizeof static "
                "struct switch typedef union unsigned void volatile while asm typeof where "
                "complex64 complex128 bool_t AT SIMD PURE INDEPENDENT UNROLL LANES STRIP LINE "
-               "PAST_LINE BLOCK ROWS TREE TILE PAD linux unix").split()) | {
+               "BLOCK ROWS TREE TILE PAD linux unix").split()) | {
     f"{u}int{b}_t" for u in ("", "u") for b in (8, 16, 32, 64)}
 
 

@@ -103,7 +103,9 @@ class _Emitter(Statements):
         phases = []
         for phase in self.kernel.phases:
             self.fetched.clear()
-            phases.append([self.statement(s, "begin", "end") for s in phase.body])
+            self.streamed.clear()
+            body = [self.statement(s, "begin", "end") for s in phase.body]
+            phases.append({"body": body, "streamed": list(self.streamed)})
         buffers = [(tuple(map(self.size_place, b.axes)),
                     (4 if b.dtype == np.float16 else b.dtype.itemsize)
                     * (self.strip_length(b.strip) if b.strip else 1), b.shared)
@@ -222,11 +224,13 @@ TYPES |= {f"{t}_unaligned": f"typedef {t} {t}_unaligned __attribute__((aligned(1
 
 MACROS = {
     "AT": "#define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))",
-    "PAST_LINE": "#define PAST_LINE(pointer) ((int64_t)(pointer) & 63)",
     "TO_LINE": f'''\
 #define TO_LINE(to, size, n) /* elements until a line begins, if the row is not short */ \\
   ((n) < {LINED} ? (n) : (-(int64_t)(to) & 63) / (size))''',
-    "STREAM": "extern void elemc_stream(char *to, const void *block, int64_t bytes);",
+    "STREAM": """\
+typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the latest line */
+extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes);
+extern void elemc_end_stream(elemc_rest *rest);""",
     "FETCH": "#define FETCH(from) __builtin_prefetch(from)",
     "FETCH_OUT": "#define FETCH_OUT(to) __builtin_prefetch(to, 1) /* to write it */",
     "FETCH_ROW": "#define FETCH_ROW(from) __builtin_prefetch(from, 0, 2) /* to the second cache */",

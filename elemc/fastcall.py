@@ -225,8 +225,8 @@ def stream(closed: Closed, compiled: Compiled, signature: Signature,
     far = 0 if not folds(compiled.spec) else 1 if signature.far else -1
     lines = line_extents(compiled.spec)
     words += [int(few), far, int(signature.large), len(lines)]
-    for itemsize, line, every in lines:
-        words += [itemsize, len(line), *line, len(every), *every]
+    for itemsize, least, line, every in lines:
+        words += [itemsize, least, len(line), *line, len(every), *every]
     across = read_across(compiled.spec)
     words += [int(signature.crossed), len(across)]
     for operand, dim, extents in across:

@@ -43,21 +43,26 @@ class Keeping(Folding):
         self.by_rows: set[Fold] = {r.fold for r in self.roots if r.by_rows}
         self.later: Sequence[Segment] = []  # loops that find outputs in a cache, at all levels
 
+    def is_there(self, value: Value) -> bool:
+        """Whether a value is what other loops leave, or have left in a buffer."""
+        return is_fold(value) or value in self.buffered
+
     def keep_row(self, segment: Segment, later: Sequence[Segment], inner: tuple[str, ...],
                  scope: Scope) -> list[Value]:
         """Compute before an innermost loop what is dear in it, and later ones need again."""
         if f"{inner[-1]}/" in inner or any(next_axis(r, inner) for r in segment.roots):
             return []
         again = {v for s in later if s.axis == inner[-1] for r in s.roots
-                 for v in walk(r.inputs(), is_fold)}
+                 for v in walk(r.inputs(), self.is_there)}
         found: list[Value] = []
-        for value in reversed(walk([v for r in segment.roots for v in r.inputs()], is_fold)):
+        inputs = [v for r in segment.roots for v in r.inputs()]
+        for value in reversed(walk(inputs, self.is_there)):
             if value not in again or value in self.planned or value in self.kept or (
                     value in walk(found, is_fold)):
                 continue
-            below = walk([value], is_fold)
+            below = walk([value], self.is_there)
             known = all(scope.find(v) for v in below if is_fold(v) or isinstance(v, At))
-            if known and cost(v for v in below if inner[-1] in v.axes) >= HEAVY:
+            if known and self.costs_more(value, inner[-1], False):
                 self.plan(value, inner[-1:], shared=False)
                 found.append(value)
         if found:
@@ -115,7 +120,7 @@ class Keeping(Folding):
         Of several operands it does, if memory is what loops wait for: everything is folded, and
         nothing divided by what comes of it.  What lies across comes from elsewhere every time.
         """
-        below = [v for v in walk([value], is_fold) if v.axes == value.axes]
+        below = [v for v in walk([value], self.is_there) if row in v.axes]
         loads = [v for v in below if isinstance(v, Load)]
         several = memory_waits and len({v.operand for v in loads}) > 1
         return several or cost(below) >= HEAVY or any(

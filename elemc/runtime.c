@@ -22,29 +22,71 @@
 
 /* -- streaming stores --------------------------------------------------------------------------- */
 
+/* What a kernel holds of an output that goes past the caches: the line that the latest block did not
+ * fill, of which there are `held` bytes, and where in memory it goes on; as in the C of kernels. */
+typedef struct {
+  char line[64], *next;
+  int64_t held;
+} elemc_rest;
+
+/* Write what is held as usual: nothing fills its line. */
+void elemc_end_stream(elemc_rest *rest) {
+  if (rest->held > 0) memcpy(rest->next - rest->held, rest->line, (size_t)rest->held);
+  rest->held = 0;
+}
+
+#if defined __x86_64__
+/* Write one line past the caches. */
+static inline void stream_line(char *to, const char *from) {
+#if defined __AVX512F__
+  _mm512_stream_si512((void *)to, _mm512_loadu_si512(from));
+#elif defined __AVX__
+  _mm256_stream_si256((void *)to, _mm256_loadu_si256((const void *)from));
+  _mm256_stream_si256((void *)(to + 32), _mm256_loadu_si256((const void *)(from + 32)));
+#else
+  for (int k = 0; k < 64; k += 16)
+    _mm_stream_si128((void *)(to + k), _mm_loadu_si128((const void *)(from + k)));
+#endif
+}
+#endif
+
+/* Hold more of a line. */
+static inline void hold(elemc_rest *rest, const char *from, int64_t bytes) {
+#if defined __AVX512BW__
+  const __mmask64 more = _bzhi_u64(~0ULL, (unsigned)bytes) << rest->held;
+  const __m512i line = _mm512_loadu_si512(rest->line);
+  _mm512_storeu_si512(rest->line, _mm512_mask_loadu_epi8(line, more, from - rest->held));
+#else
+  memcpy(rest->line + rest->held, from, (size_t)bytes);
+#endif
+  rest->held += bytes;
+}
+
 /* Copy a block that lies in the first cache to memory, past the caches: an output that outgrows
- * them is not read before it is written, and displaces nothing.  Lines that the block does not
- * fill are written as usual. */
-void elemc_stream(char *to, const void *block, int64_t bytes) {
+ * them is not read before it is written, and displaces nothing.  The line that a block does not
+ * fill is held, for the next one goes on there if rows follow each other. */
+void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes) {
   const char *from = block;
 #if defined __x86_64__
-  int64_t head = -(intptr_t)to & 63;
+  if (rest->next != to) elemc_end_stream(rest);
+  rest->next = to + bytes;
+  int64_t head = -(intptr_t)to & 63; /* until a line begins */
   if (head > bytes) head = bytes;
-  memcpy(to, from, (size_t)head);
-  to += head, from += head, bytes -= head;
-  for (; bytes >= 64; to += 64, from += 64, bytes -= 64) {
-#if defined __AVX512F__
-    _mm512_stream_si512((void *)to, _mm512_loadu_si512(from));
-#elif defined __AVX__
-    _mm256_stream_si256((void *)to, _mm256_loadu_si256((const void *)from));
-    _mm256_stream_si256((void *)(to + 32), _mm256_loadu_si256((const void *)(from + 32)));
-#else
-    for (int k = 0; k < 64; k += 16)
-      _mm_stream_si128((void *)(to + k), _mm_loadu_si128((const void *)(from + k)));
-#endif
+  if (head > 0) {
+    if (rest->held == 0) /* nobody holds what is before it */
+      memcpy(to, from, (size_t)head);
+    else {
+      hold(rest, from, head);
+      if (rest->held == 64) stream_line(to + head - 64, rest->line), rest->held = 0;
+    }
+    to += head, from += head, bytes -= head;
   }
-#endif
+  for (; bytes >= 64; to += 64, from += 64, bytes -= 64) stream_line(to, from);
+  if (bytes > 0) hold(rest, from, bytes);
+#else
+  (void)rest;
   memcpy(to, from, (size_t)bytes);
+#endif
 }
 
 /* Bytes from which on an output outgrows the caches: a quarter of the last one, which others

@@ -22,7 +22,6 @@ from .work import UNITS
 
 Phase = Callable[[], int]
 
-LINE_BYTES = 1024  # of a line that is worth going past the caches; as in callable.c
 
 LARGE_C = "int64_t elemc_large(void)"
 THREADS_C = "int elemc_threads(double nanoseconds)"
@@ -64,9 +63,9 @@ def large_bytes() -> int:
 
 def outgrows_caches(lines: Sequence[Line], sizes: Sequence[int]) -> bool:
     """Whether outputs should go past the caches: they are large, and so are their lines."""
-    total = sum(itemsize * math.prod(sizes[e] for e in every) for itemsize, _, every in lines)
+    total = sum(itemsize * math.prod(sizes[e] for e in every) for itemsize, _, _, every in lines)
     return total >= large_bytes() and all(
-        itemsize * math.prod(sizes[e] for e in line) >= LINE_BYTES for itemsize, line, _ in lines)
+        itemsize * math.prod(sizes[e] for e in line) >= least for itemsize, least, line, _ in lines)
 
 
 def crosses(across: Sequence[Across], arrays: Sequence[np.ndarray], sizes: Sequence[int]) -> bool:

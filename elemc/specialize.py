@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from .coalesce import merge_axes
+from .cost import calls
 from .graph import Graph
 from .layout import Layout, Operand
 from .lower import Lowering
@@ -26,8 +27,12 @@ from .values import (
     walk,
 )
 
-Line = tuple[int, tuple[int, ...], tuple[int, ...]]
+Line = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 Across = tuple[int, int, tuple[int, ...]]
+
+# Bytes of a line that is worth going past the caches; where functions are called, memory waits.
+WORTH = 256
+WORTH_CALLING = 1024
 
 
 @dataclass(frozen=True)
@@ -149,8 +154,13 @@ def lines(spec: Specialized) -> dict[Store, str]:
 
 
 def line_extents(spec: Specialized) -> tuple[Line, ...]:
-    """For every such store: its item size, the extents of a line, and those of all elements."""
-    return tuple((spec.operands[store.operand].dtype.itemsize, spec.axes[axis],
+    """What tells whether such stores go past the caches.
+
+    For each its item size, the least bytes of a line that is worth it, the extents of a line, and
+    those of all elements.
+    """
+    least = WORTH_CALLING if calls(walk(roots_of(spec.stores))) else WORTH
+    return tuple((spec.operands[store.operand].dtype.itemsize, least, spec.axes[axis],
                   tuple(e for at in store.access for a in at.axes for e in spec.axes[a]))
                  for store, axis in lines(spec).items())
 

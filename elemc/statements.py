@@ -48,6 +48,7 @@ class Statements(FoldLoops):
         super().__init__(kernel)
         self.checks = False
         self.line: dict[int, str] = {}  # what stands for elements of outputs in a block
+        self.streamed: dict[str, None] = {}  # outputs that go past the caches
         self.unsure: set[str] = set()  # axes of which only a part is gone through
         self.line_length, self.tile, self.pad = LINE_BYTES, TILE_BYTES, PAD_BYTES
 
@@ -283,7 +284,7 @@ class Statements(FoldLoops):
 
     def lines(self, item: Loop, k: int) -> dict[str, Any]:
         """What is written a block at a time in a loop over axis number `k`."""
-        self.macros |= {"LINE", "PAST_LINE", "STREAM"}
+        self.macros |= {"LINE", "STREAM"}
         self.instead[item.axis] = f"b{k}"
         found = []
         for write in item.lines:
@@ -292,6 +293,7 @@ class Statements(FoldLoops):
             self.line_length = min(self.line_length, LINE_BYTES // operand.dtype.itemsize)
             storage = ctype(operand.dtype).storage
             self.types.add(storage)
+            self.streamed[operand.name] = None
             found.append({"output": operand.name, "type": storage,
                           "to": f"{use.base}_p + {self.offset(use)}",
                           "itemsize": operand.dtype.itemsize})

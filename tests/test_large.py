@@ -42,6 +42,31 @@ def test_blocks_of_every_dtype_and_size(large, dtype, size):
         assert not out[:offset].any() and not out[offset + size:].any()
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("length", [1, 3, 7, 8, 31, 64, 70, 129, 300])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int8"])
+def test_lines_that_rows_do_not_fill(large, dtype, length, threads):
+    """Rows that go on in the line where the one before ended, and others; nothing beside them."""
+    x = values((41, length), "float64").astype(dtype)
+    f = ec.compile(lambda x: (x - x.max(axis=1, keepdims=True), x[:, ::-1] + x))
+    want = (x - x.max(axis=1, keepdims=True), x[:, ::-1] + x)
+    before = ec.get_num_threads()
+    ec.set_num_threads(threads)
+    try:
+        for offset, gap in ((0, 0), (1, 0), (5, 0), (0, 1), (3, 64), (2, 67)):
+            memory = np.full((2, 41 * (length + gap) + offset + 9), 77, dtype)
+            outs = tuple(m[offset:offset + 41 * (length + gap)].reshape(41, -1)[:, :length]
+                         for m in memory)
+            beside = np.ones(memory.shape, bool)
+            for b in beside:
+                b[offset:offset + 41 * (length + gap)].reshape(41, -1)[:, :length] = False
+            f(x, out=outs)
+            assert all(map(np.array_equal, outs, want))
+            assert (memory[beside] == 77).all()
+    finally:
+        ec.set_num_threads(before)
+
+
 def test_several_outputs_of_several_dtypes_and_layouts(large):
     a, b = ec.matrix("a"), ec.array("b", ndim=1, dtype="float32")
     f = ec.function([a, b], [a * 2 + b, a > b, a.sum(axis=1), a.T + 1])
@@ -185,6 +210,19 @@ def test_large_outputs_are_recognised_on_both_call_paths():
         assert ("elemc_stream" in f.dump(x)) == (size >= n)
     assert [c.spec.large for c in f.specializations] == [False, True]
     assert getattr(f, "_hits", 4) == 6  # all but the first call of each kind
+
+
+def test_lines_that_are_worth_it():
+    """Shorter ones where no functions are called, which wait for each other beside the copies."""
+    f, g = ec.compile(lambda x, v: x * v), ec.compile(lambda x, v: np.exp(x) * v)
+    for length, plain, calling in ((31, False, False), (32, True, False), (127, True, False),
+                                   (128, True, True)):
+        rows = runtime.large_bytes() // (8 * length) + 1
+        x, v = np.ones((rows, length)), np.full((rows, 1), 2.0)
+        for h, large in ((f, plain), (g, calling)):
+            for _ in range(2):
+                assert np.allclose(h(x, v), h(x[:1], v[:1])[0])
+            assert ("elemc_stream" in h.dump(x, v)) == large
 
 
 def test_short_lines_do_not_go_past_the_caches():
