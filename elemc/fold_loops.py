@@ -87,9 +87,10 @@ class FoldLoops(RowEnds):
                                         fold.name),
                 "identity": tree["identity"]}
         if fold.rows is not None:
-            chunk, row = fold.rows.dims
-            view["row"] = self.extent(row)
-            view["states"] = f"{fold.rows.name} + {self.var(chunk)} * {self.extent(row)}"
+            chunk, *kept = fold.rows.dims
+            row = " * ".join(map(self.extent, kept))
+            view["row"] = row
+            view["states"] = f"{fold.rows.name} + {self.var(chunk)} * {row}"
         if isinstance(item, Blocks) and fold.part:
             at = "" if item.strip is None else "[l]"
             view["merge_part"] = self.merge(fold, fold.name + at, fold.part + at)

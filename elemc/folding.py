@@ -315,10 +315,9 @@ class Folding(Leaves):
 
     def row_state(self, root: Root, fold: LaneFold, axis: str) -> Element:
         """The states of a fold by rows of `axis`: a row of them for every chunk."""
-        row = root.order[-1]
-        axes = (f"{axis}:{ROWS}", row)
+        axes = (f"{axis}:{ROWS}", *root.kept)
         fold.rows = self.parts[root.fold] = self.buffer("parts", fold.dtype, axes)
-        return Element(frozenset({row}), fold.dtype, fold.name, (row,))
+        return Element(frozenset(root.kept), fold.dtype, fold.name, root.kept)
 
     def finish(self, root: Root, bound: tuple[str, ...], scope: Scope, strip: str | None) -> None:
         """After the last loop of a fold: its result, in a variable, a strip's array or a buffer."""

@@ -39,11 +39,14 @@ def rows_of(access: Access, layout: Layout) -> tuple[str | None, bool]:
 
 
 def across(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialized) -> list[Load]:
-    """What stores that share two loops, neither short, read line by line along the outer one."""
+    """What is read line by line along the outer one of two loops that are left, neither short.
+
+    These are shared by all stores, and by folds by rows, which add to arrays as stores write.
+    """
     axes = {remaining(r, bound) for r in roots_of_loop}
-    stores = all(isinstance(r.of, Store) for r in roots_of_loop)
+    apart = all(isinstance(r.of, Store) or r.by_rows for r in roots_of_loop)
     strips = in_strips((*bound, *(a for some in axes for a in some)))
-    if not stores or strips or len(axes) != 1 or len(outer := next(iter(axes))) != 2:
+    if not apart or strips or len(axes) != 1 or len(outer := next(iter(axes))) != 2:
         return []
     found, shortest = [], min(spec.between(a)[1] for a in outer)
     inputs = [v for r in roots_of_loop for v in r.inputs()]

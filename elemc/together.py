@@ -1,10 +1,11 @@
 """Folds that go another way together than each would by itself.
 
 Where a fold in strips needs what other folds make of each row, it goes by rows as they do, and its
-states are an array of a row's length.  Where many short rows are folded, it begins with chunks of
-them: what it keeps of a chunk is read in the order of memory, and threads take a chunk each.  What
-goes along rows, one element after the other, takes several rows side by side.  Each rule looks at
-all folds, for those that share a loop have to agree.
+states are an array of a row's length, or of several slices', where strips of these lie apart in
+memory.  Where many short rows are folded, it begins with chunks of them: what it keeps of a chunk
+is read in the order of memory, and threads take a chunk each.  What goes along rows, one element
+after the other, takes several rows side by side.  Each rule looks at all folds, for those that
+share a loop have to agree.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .cost import HEAVY
+from .cost import HEAVY, calls
 from .nest import CHUNK, PACK, ROWS
 from .refold import loads_of, memory_order, order_in_memory
 from .roots import Root, axis_of, in_strips
@@ -26,6 +27,7 @@ from .values import (
     VECTOR,
     Fold,
     Load,
+    Place,
     Specialized,
     Store,
     walk,
@@ -34,7 +36,8 @@ from .values import (
 
 def together(found: list[Root], spec: Specialized) -> list[Root]:
     """The folds among roots, in the orders in which they go together."""
-    return _slices_within(_in_chunks(_abreast(_by_rows(found), spec), spec), spec)
+    by_rows = _over_slices(_by_rows(found), spec)
+    return _slices_within(_in_chunks(_abreast(by_rows, spec), spec), spec)
 
 
 def _by_rows(found: Sequence[Root]) -> list[Root]:
@@ -58,6 +61,27 @@ def _could_go_by_rows(root: Root) -> bool:
     """Whether a fold goes in strips along all rows of a matrix, and its states may be merged."""
     strip = root.order[-1]
     return root.merges and len(root.over) == 1 and root.order == (f"{strip}/", *root.over, strip)
+
+
+def _over_slices(found: list[Root], spec: Specialized) -> list[Root]:
+    """Roots in which folds in strips of slices go by rows: of all slices, one after the other.
+
+    So memory is read in its order, where lines lie across strips and slices, and where functions
+    are called in strips too short to be read in order.
+    """
+    def goes(root: Root) -> bool:
+        *slices, row = root.kept or ("",)
+        around = order_in_memory(loads_of(root.fold, spec), spec.operands)[:1]
+        if not slices or not root.merges or root.order != (*slices, f"{row}/", *around, row) or (
+                root.over.isdisjoint(around) or spec.between(row)[1] < VECTOR):
+            return False
+        short = VECTOR <= spec.between(row)[0] and spec.between(row)[1] < LINED
+        own = walk(root.inputs(), lambda v: isinstance(v, Fold))
+        return _lies_across(root, spec) or (short and calls(own))
+
+    turned = {r.order for r in found if goes(r)}
+    turned -= {r.order for r in found if not r.merges or isinstance(r.of, Place)}  # two states
+    return [replace(r, order=(*r.over, *r.kept)) if r.order in turned else r for r in found]
 
 
 def _abreast(found: list[Root], spec: Specialized) -> list[Root]:
@@ -125,7 +149,8 @@ def _slices_within(found: list[Root], spec: Specialized) -> list[Root]:
 
     So these are in a cache when the next slices need them.  Folds that share a loop go together.
     """
-    turned = {r.order for r in found if _lies_across(r, spec)}
+    turned = {r.order for r in found if _lies_across(r, spec)
+              and spec.between(r.kept[-1])[1] >= LINED}
     return [replace(r, order=(f"{r.kept[-1]}/", *r.kept[:-1], *r.order[len(r.kept):]),
                     length="SLICED") if r.order in turned else r for r in found]
 
@@ -134,7 +159,7 @@ def _lies_across(root: Root, spec: Specialized) -> bool:
     """Whether a fold in strips reads lines along an axis of its slices, at every one of a row."""
     *slices, row = root.kept or ("",)
     strips = root.merges and root.order[:len(root.kept)] == (*slices, f"{row}/")
-    return strips and spec.between(row)[1] >= LINED and any(
+    return strips and any(
         row in v.axes and not root.over.isdisjoint(v.axes)
         and memory_order(v.access, spec.operands[v.operand])[-1] in slices
         for v in loads_of(root.fold, spec))

@@ -115,9 +115,46 @@ def test_where_vectors_go_along_the_axis_before_short_rows(length, of_map, of_fo
 
 def test_of_many_slices_only_folds_that_wait_for_none_go_in_chunks():
     x = np.random.default_rng(0).standard_normal((1100, 40, 17))[:, :, ::-1]
-    for function, chunks in ((lambda x: np.sum(np.exp(x), axis=0), True),
-                             (lambda x: np.sum(np.exp(x - np.max(x, axis=0)), axis=0), False)):
+    for function, chunks in ((lambda x: np.sum(x * x, axis=0), True),
+                             (lambda x: np.sum(abs(x - np.max(x, axis=0)), axis=0), False)):
         f = ec.compile(function)
         assert ("/* chunks of" in f.dump(x)) == chunks
+        np.testing.assert_allclose(f(x), function(x), rtol=1e-13)
+        np.testing.assert_array_equal(f(x)[3], f(x[:, 3]))
+
+
+@pytest.mark.parametrize("shape", [
+    (70, 9, 20), (200, 40, 33), (64, 3, 8), (129, 130, 140), (1, 12, 12), (3, 2, 50, 40)])
+def test_folds_of_slices_that_lie_across_go_by_rows(shape):
+    """Of all slices, whose states are an array; as many threads and any layout give the same."""
+    x, y = np.random.default_rng(3).standard_normal((2, *shape))
+    across = np.ascontiguousarray(np.swapaxes(y, -1, -2)).swapaxes(-1, -2)
+    functions = (lambda x, y: np.sum(x * y, axis=0), lambda x, y: np.max(x - y, axis=0),
+                 lambda x, y: softmax(x, y, 0), lambda x, y: standard(x, y, 0),
+                 lambda x, y: (np.argmax(x + y, axis=0), np.max(x + y), np.any(x > y, axis=0)))
+    for function in functions:
+        f = ec.compile(function)
+        want, got = function(x, y), f(x, across)
+        several = isinstance(want, tuple)
+        for w, g, p in zip(*((v if several else (v,)) for v in (want, got, f(x, y))), strict=True):
+            np.testing.assert_allclose(g, w, rtol=1e-10, atol=1e-12)
+            np.testing.assert_array_equal(g, p)
+    f = ec.compile(functions[0])
+    assert ("parts0" in f.dump(x, across)) == (shape[0] > 8)
+    before = ec.get_num_threads()
+    try:
+        for threads in (1, 2):
+            ec.set_num_threads(threads)
+            np.testing.assert_array_equal(f(x, across), f(x, y))
+    finally:
+        ec.set_num_threads(before)
+
+
+def test_folds_of_functions_of_short_slices_go_by_rows():
+    x = np.random.default_rng(0).standard_normal((300, 40, 33))[:, :, ::-1]
+    for function, rows in ((lambda x: np.sum(np.exp(x), axis=0), True),
+                           (lambda x: np.sum(x * x, axis=0), False)):
+        f = ec.compile(function)
+        assert ("parts0" in f.dump(x)) == rows
         np.testing.assert_allclose(f(x), function(x), rtol=1e-13)
         np.testing.assert_array_equal(f(x)[3], f(x[:, 3]))
