@@ -10,7 +10,7 @@ from .choices import part_sides
 from .cost import HEAVY, cost
 from .folding import Folding
 from .nest import Assign, Loop
-from .order import roots
+from .order import few_axes, roots
 from .quotients import divides
 from .refold import memory_order
 from .roots import Root, axis_of, is_side, next_axis, open_strip
@@ -49,9 +49,13 @@ class Keeping(Folding):
 
     def keep_row(self, segment: Segment, later: Sequence[Segment], inner: tuple[str, ...],
                  scope: Scope) -> list[Value]:
-        """Compute before an innermost loop what is dear in it, and later ones need again."""
+        """Compute before an innermost loop what later ones need, too, and is dear or lies across.
+
+        Along a few elements, whose loops the compiler unrolls, it is others that lie in lines.
+        """
         if f"{inner[-1]}/" in inner or any(next_axis(r, inner) for r in segment.roots):
             return []
+        few = inner[-1] in few_axes(self.spec)
         again = {v for s in later if s.axis == inner[-1] for r in s.roots
                  for v in walk(r.inputs(), self.is_there)}
         found: list[Value] = []
@@ -62,7 +66,8 @@ class Keeping(Folding):
                 continue
             below = walk([value], self.is_there)
             known = all(scope.find(v) for v in below if is_fold(v) or isinstance(v, At))
-            if known and self.costs_more(value, inner[-1], False):
+            dear = cost(v for v in below if inner[-1] in v.axes) >= HEAVY
+            if known and (dear or not few and self.lies_across(below, inner[-1])):
                 self.plan(value, inner[-1:], shared=False)
                 found.append(value)
         if found:
@@ -120,11 +125,15 @@ class Keeping(Folding):
         Of several operands it does, if memory is what loops wait for: everything is folded, and
         nothing divided by what comes of it.  What lies across comes from elsewhere every time.
         """
-        below = [v for v in walk([value], self.is_there) if row in v.axes]
-        loads = [v for v in below if isinstance(v, Load)]
-        several = memory_waits and len({v.operand for v in loads}) > 1
-        return several or cost(below) >= HEAVY or any(
-            row != memory_order(v.access, self.spec.operands[v.operand])[-1] for v in loads)
+        below = [v for v in walk([value], is_fold) if v.axes == value.axes]
+        several = memory_waits and len({v.operand for v in below if isinstance(v, Load)}) > 1
+        return several or cost(below) >= HEAVY or self.lies_across(below, row)
+
+    def lies_across(self, values: Sequence[Value], row: str) -> bool:
+        """Whether lines of what is loaded along a row lie along other axes."""
+        return any(isinstance(v, Load) and row in v.axes
+                   and row != memory_order(v.access, self.spec.operands[v.operand])[-1]
+                   for v in values)
 
     def buffer_late(self, segment: Segment, later: Sequence[Segment], bound: tuple[str, ...],
                     shared: bool) -> None:

@@ -43,7 +43,7 @@ from .sharing import (
     runs_along,
     same_states,
 )
-from .specialize import lines
+from .specialize import following_rows, lines
 from .stages import stages
 from .values import (
     LINED,
@@ -76,6 +76,7 @@ class _Scheduler(Keeping):
     def __init__(self, spec: Specialized) -> None:
         super().__init__(spec)
         self.lines = {(store.operand, axis) for store, axis in lines(spec).items()}
+        self.following = {s.operand: r for s in lines(spec) if (r := following_rows(s, spec))}
 
     # -- levels ------------------------------------------------------------------------------
 
@@ -169,6 +170,9 @@ class _Scheduler(Keeping):
             if last and self.length == "STRIP":
                 inside = self.stages(segment, loop, inside, frozenset(inner))
             self.level(segment.roots, inner, inside)
+            if self.spec.large and not last and loop.kind in ("serial", "parallel"):
+                loop.lines = tuple(s for s in statements(loop.body) if isinstance(s, Write)
+                                   and self.writes_rows(s, loop.axis, bound))
             if loop.independent and not last:  # vectors go along this axis
                 for below in (s for s in statements(loop.body) if isinstance(s, Loop)):
                     below.independent = False
@@ -176,7 +180,7 @@ class _Scheduler(Keeping):
                 lined = [s for s in loop.body if isinstance(s, Write)
                          and (s.operand, axis) in self.lines]
                 if self.spec.large:
-                    loop.lines = tuple(lined)
+                    loop.lines = tuple(w for w in lined if w.operand not in self.following)
                 elif lined and self.fills_lines(loop):
                     loop.lined = lined[0]
         for root in starting:
@@ -243,6 +247,11 @@ class _Scheduler(Keeping):
         long = loop.kind == "parallel" or self.spec.between(loop.axis)[0] >= LINED
         return long and not self.spec.crossed and not calls(
             walk(v for s in loop.body for v in values_of(s)))
+
+    def writes_rows(self, write: Write, axis: str, bound: tuple[str, ...]) -> bool:
+        """Whether each turn of a loop writes a short row that follows the one before."""
+        rows, row = self.following.get(write.operand, ("", ""))
+        return rows == axis and row not in map(axis_of, bound)
 
     def comes_late(self, loop: Loop, segment: Segment) -> bool:
         """Whether a loop over rows that come from memory should ask for the next.

@@ -12,7 +12,7 @@ from .graph import Graph
 from .layout import Layout, Operand
 from .lower import Lowering
 from .maps import Extents
-from .quotients import by_inverses
+from .quotients import by_inverses, divides
 from .reads import Env
 from .records import dataclass
 from .refold import refold
@@ -30,9 +30,10 @@ from .values import (
 Line = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 Across = tuple[int, int, tuple[int, ...]]
 
-# Bytes of a line that is worth going past the caches; where functions are called, memory waits.
-WORTH = 256
-WORTH_CALLING = 1024
+BLOCK_BYTES = 1024  # of rows that go past the caches together
+# Bytes of a line that is worth it alone, of one beside others, of one that waits for divisions, and
+# of one that functions are called for, or something else than itself is folded for.
+ALONE, TOGETHER, DIVIDING, WAITING = 256, 1, 128, 1024
 
 
 @dataclass(frozen=True)
@@ -153,14 +154,37 @@ def lines(spec: Specialized) -> dict[Store, str]:
     return found
 
 
+def following_rows(store: Store, spec: Specialized) -> tuple[str, str] | None:
+    """The axis of short rows that follow each other in memory, and the one along a row; or None.
+
+    Several of them go past the caches at a time, but in tiles each for itself.
+    """
+    layout = spec.operands[store.operand].layout
+    if len(layout.perm) < 2 or not layout.packed[-1] or read_across(spec):
+        return None
+    rows, row = (store.access[dim].axis for dim in layout.perm[-2:])
+    size = max(spec.operands[s.operand].dtype.itemsize for s in spec.stores)
+    short = row and spec.between(row)[1] * size <= BLOCK_BYTES
+    return (rows, row) if rows and row and short else None
+
+
 def line_extents(spec: Specialized) -> tuple[Line, ...]:
     """What tells whether such stores go past the caches.
 
     For each its item size, the least bytes of a line that is worth it, the extents of a line, and
     those of all elements.
     """
-    least = WORTH_CALLING if calls(walk(roots_of(spec.stores))) else WORTH
-    return tuple((spec.operands[store.operand].dtype.itemsize, least, spec.axes[axis],
+    values = walk(roots_of(spec.stores))
+    folded = {v.over for v in values if isinstance(v, Fold)}
+
+    def least(store: Store, row: str) -> int:
+        if calls(values) or folded - {(row,)}:
+            return WAITING
+        if following_rows(store, spec) is None:
+            return ALONE
+        return DIVIDING if any(map(divides, values)) else TOGETHER
+
+    return tuple((spec.operands[store.operand].dtype.itemsize, least(store, axis), spec.axes[axis],
                   tuple(e for at in store.access for a in at.axes for e in spec.axes[a]))
                  for store, axis in lines(spec).items())
 

@@ -47,7 +47,7 @@ class Statements(FoldLoops):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.checks = False
-        self.line: dict[int, str] = {}  # what stands for elements of outputs in a block
+        self.line: dict[int, str] = {}  # outputs in a block, and the axis of its loop
         self.streamed: dict[str, None] = {}  # outputs that go past the caches
         self.unsure: set[str] = set()  # axes of which only a part is gone through
         self.line_length, self.tile, self.pad = LINE_BYTES, TILE_BYTES, PAD_BYTES
@@ -102,7 +102,8 @@ class Statements(FoldLoops):
     def write(self, item: Write) -> dict[str, Any]:
         """A store; mode "add" adds the value, rounded to the output's dtype."""
         operand = self.kernel.operands[item.operand]
-        target = self.line.get(item.operand) or self.element(
+        block = self.line.get(item.operand)
+        target = self.place_in_block(item, block) if block else self.element(
             self.use(item.operand, item.access, written=True), operand)
         old, value, sign = target, self.text(item.value), "="
         swap = f"swap_{ctype(operand.dtype).suffix}"
@@ -168,8 +169,7 @@ class Statements(FoldLoops):
             for *_, size in view["fetch"]:
                 self.need_strip(self.strip, size)
         outer, self.mentioned = self.mentioned, set()
-        self.line = {w.operand: f"{self.kernel.operands[w.operand].name}_line[i{k} - b{k}]"
-                     for w in item.lines}
+        self.line |= {w.operand: item.axis for w in item.lines}
         if item.ahead and item.kind != "lane":
             view["fetch"] = self.fetches(item, start, 2)
             view["length"] = stop
@@ -285,20 +285,35 @@ class Statements(FoldLoops):
     def lines(self, item: Loop, k: int) -> dict[str, Any]:
         """What is written a block at a time in a loop over axis number `k`."""
         self.macros |= {"LINE", "STREAM"}
-        self.instead[item.axis] = f"b{k}"
-        found = []
-        for write in item.lines:
+        found, length, before = [], "", self.instead
+        for write in {w.operand: w for w in item.lines}.values():
             operand = self.kernel.operands[write.operand]
+            row = self.row_within(write, item.axis)
+            self.instead = {**before, item.axis: f"b{k}", **({row: "0"} if row else {})}
+            length = f" * {self.extent(row)}" if row else ""
             use = self.use(write.operand, write.access, written=True)
             self.line_length = min(self.line_length, LINE_BYTES // operand.dtype.itemsize)
             storage = ctype(operand.dtype).storage
             self.types.add(storage)
             self.streamed[operand.name] = None
+            size = operand.dtype.itemsize
             found.append({"output": operand.name, "type": storage,
                           "to": f"{use.base}_p + {self.offset(use)}",
-                          "itemsize": operand.dtype.itemsize})
-        self.instead.clear()
-        self.line = {}
+                          "times": length + (f" * {size}" if size > 1 else "")})
+            del self.line[write.operand]
+        self.instead = before
+        most = f"LINE / {length.removeprefix(' * ')}" if length else "LINE"
         tiled = item.axis in self.within  # rows are short, and what lies ahead is of another tile
-        fetch = [] if tiled else self.fetches(item, f"b{k}")
-        return {"kind": "stream", "lines": found, "end": f"e{k}", "fetch": fetch}
+        fetch = [] if tiled or length else self.fetches(item, f"b{k}")
+        return {"kind": "stream", "lines": found, "end": f"e{k}", "fetch": fetch, "most": most}
+
+    def place_in_block(self, write: Write, axis: str) -> str:
+        """The element of a block of what is written along an axis, or of rows along it."""
+        k, row = self.digit[axis], self.row_within(write, axis)
+        place = f"(i{k} - b{k}) * {self.extent(row)} + {self.var(row)}" if row else f"i{k} - b{k}"
+        return f"{self.kernel.operands[write.operand].name}_line[{place}]"
+
+    def row_within(self, write: Write, axis: str) -> str:
+        """The axis along the rows of which a block consists; "" if `axis` is along the line."""
+        row = write.access[self.kernel.operands[write.operand].layout.perm[-1]].axis or ""
+        return "" if row == axis else row

@@ -213,16 +213,18 @@ def test_large_outputs_are_recognised_on_both_call_paths():
 
 
 def test_lines_that_are_worth_it():
-    """Shorter ones where no functions are called, which wait for each other beside the copies."""
-    f, g = ec.compile(lambda x, v: x * v), ec.compile(lambda x, v: np.exp(x) * v)
-    for length, plain, calling in ((31, False, False), (32, True, False), (127, True, False),
-                                   (128, True, True)):
+    """Short ones that follow each other; longer ones that wait for divisions, or functions."""
+    f, g, h = (ec.compile(lambda x, v, op=op: op(x) * v)
+               for op in (lambda x: x, lambda x: 2 / x, np.exp))
+    for length, plain, dividing, calling in (
+            (1, True, True, True), (3, True, False, False), (15, True, False, False),
+            (16, True, True, False), (127, True, True, False), (128, True, True, True)):
         rows = runtime.large_bytes() // (8 * length) + 1
         x, v = np.ones((rows, length)), np.full((rows, 1), 2.0)
-        for h, large in ((f, plain), (g, calling)):
+        for function, large in ((f, plain), (g, dividing), (h, calling)):
             for _ in range(2):
-                assert np.allclose(h(x, v), h(x[:1], v[:1])[0])
-            assert ("elemc_stream" in h.dump(x, v)) == large
+                assert np.allclose(function(x, v), function(x[:1], v[:1])[0])
+            assert ("elemc_stream" in function.dump(x, v)) == large
 
 
 def test_short_lines_do_not_go_past_the_caches():
@@ -230,8 +232,9 @@ def test_short_lines_do_not_go_past_the_caches():
     f = ec.function([s, v], s * v)
     rows = runtime.large_bytes() // 8
     x, column = np.ones((rows, 3)), np.arange(float(rows))[:, None]
-    assert np.array_equal(f(x, column), x * column)
-    assert not f.example((x, column))[1].large
+    place = np.zeros((rows, 4))[:, :3]  # between the lines is something else
+    assert np.array_equal(f(x, column, out=place), x * column)
+    assert [c.spec.large for c in f.specializations] == [False]
     assert f.example((x, x))[1].large  # one line, when axes are merged
 
 
