@@ -251,7 +251,8 @@ class _Scheduler(Keeping):
     def writes_rows(self, write: Write, axis: str, bound: tuple[str, ...]) -> bool:
         """Whether each turn of a loop writes a short row that follows the one before."""
         rows, row = self.following.get(write.operand, ("", ""))
-        return rows == axis and row not in map(axis_of, bound)
+        others = {a for at in write.access for a in at.axes} - {rows, row}
+        return rows == axis and row not in map(axis_of, bound) and others.issubset(bound)
 
     def comes_late(self, loop: Loop, segment: Segment) -> bool:
         """Whether a loop over rows that come from memory should ask for the next.
