@@ -11,6 +11,7 @@ from .values import (
     ASKED,
     BLOCK,
     CHUNKED,
+    DEEP,
     FEW,
     LINED,
     LONGEST,
@@ -34,7 +35,8 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     Rows of at most `SHORT` elements are loops that the compiler unrolls, if it knows how long they
     are, and so are folds of at most `FEW`; folds of rows of at most `BLOCK` elements need no tree;
     `CHUNKED` rows of at most `NARROW` elements are folded in chunks, if there are at most `SLICES`
-    of each for folds that wait, and of fewer, if nothing is kept, each is one.  Rows that are
+    of each for folds that wait, and of fewer, if nothing is kept, each is one; `DEEP` rows of
+    slices may be folded by rows.  Rows that are
     written are worth more if they have `LINED` elements, and rows that come from memory if they
     have `ASKED`.  What cannot be merged minds whether there are `VECTOR` rows.
     """
@@ -108,6 +110,8 @@ def _marks_of_chunks(fold: Fold, spec: Specialized, sizes: Sequence[int]) -> lis
     marks = [(row, NARROW), *((a, SLICES) for a in slices if waits)]
     if all(length(a) <= most for a, most in marks):
         marks.append((around, CHUNKED[length(row) < SHORT] - 1))
+    if slices:
+        marks.append((around, DEEP - 1))
     return marks
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from .cache_dirs import LIBRARY, SCRATCH, writing
+from .cache_dirs import LIBRARY, SCRATCH
 from .toolchain import environment
 
 SOURCE = ("-include", "/dev/stdin", "-xc", os.devnull)  # in place of a file
@@ -41,7 +42,7 @@ class Early:
         made = self.work / LIBRARY
         if self.process.returncode or entry.encode() not in made.read_bytes():
             return False
-        os.replace(made, to / LIBRARY)
+        shutil.move(made, to / LIBRARY)
         return True
 
     def stop(self) -> None:
@@ -61,18 +62,18 @@ def started(command: Command) -> Early | None:
 
 @contextlib.contextmanager
 def early(command: Command) -> Iterator[None]:
-    """Start a compiler, which ends at the end of this if nobody hands it a source."""
-    def directory(root: Path) -> tempfile.TemporaryDirectory[str]:
-        return tempfile.TemporaryDirectory(prefix=SCRATCH, dir=root, ignore_cleanup_errors=True)
+    """Start a compiler, which ends at the end of this if nobody hands it a source.
 
-    with writing(directory) as work, contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # it cannot be started, as the next one will say
+    It works outside of the cache, in which there may be nothing to be written.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # there is no place, or no compiler, as others will say
+            work = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix=SCRATCH, ignore_cleanup_errors=True))
             compiler = _started[threading.get_ident(), command] = Early(command, Path(work))
             stack.callback(compiler.stop)
-        try:
-            yield
-        finally:
-            started(command)
+            stack.callback(started, command)
+        yield
 
 
 def _leave() -> None:

@@ -22,7 +22,6 @@ from .work import UNITS
 
 Phase = Callable[[], int]
 
-
 LARGE_C = "int64_t elemc_large(void)"
 THREADS_C = "int elemc_threads(double nanoseconds)"
 RUN_C = ("int elemc_run(intptr_t kernel, int64_t phase, int64_t length, int64_t least, "

@@ -170,19 +170,13 @@ class _Scheduler(Keeping):
             if last and self.length == "STRIP":
                 inside = self.stages(segment, loop, inside, frozenset(inner))
             self.level(segment.roots, inner, inside)
-            if self.spec.large and not last and loop.kind in ("serial", "parallel"):
-                loop.lines = tuple(s for s in statements(loop.body) if isinstance(s, Write)
-                                   and self.writes_rows(s, loop.axis, bound))
             if loop.independent and not last:  # vectors go along this axis
                 for below in (s for s in statements(loop.body) if isinstance(s, Loop)):
                     below.independent = False
-            if loop.independent and loop.kind != "lane":
-                lined = [s for s in loop.body if isinstance(s, Write)
-                         and (s.operand, axis) in self.lines]
-                if self.spec.large:
-                    loop.lines = tuple(w for w in lined if w.operand not in self.following)
-                elif lined and self.fills_lines(loop):
-                    loop.lined = lined[0]
+            if self.spec.large:
+                loop.lines = self.past_caches(loop, last, bound)
+            elif loop.independent and loop.kind != "lane":
+                loop.lined = self.filling_lines(loop)
         for root in starting:
             self.finish(root, bound, scope, strip)
 
@@ -238,15 +232,31 @@ class _Scheduler(Keeping):
             return "lane"
         return "serial" if bound or not segment.in_pieces else "parallel"
 
-    def fills_lines(self, loop: Loop) -> bool:
-        """Whether vectors of a loop that writes lines should fill whole ones.
+    def past_caches(self, loop: Loop, last: bool, bound: tuple[str, ...]) -> tuple[Write, ...]:
+        """What a loop writes past the caches: along lines, or short rows that follow each other."""
+        if loop.reverse or loop.kind not in ("serial", "parallel"):
+            return ()
+        if not last:
+            return tuple(s for s in statements(loop.body) if isinstance(s, Write)
+                         and self.writes_rows(s, loop.axis, bound))
+        lined = self.lined(loop) if loop.independent else []
+        return tuple(w for w in lined if w.operand not in self.following)
+
+    def lined(self, loop: Loop) -> list[Write]:
+        """What a loop writes along lines of memory."""
+        return [s for s in loop.body if isinstance(s, Write)
+                and (s.operand, loop.axis) in self.lines]
+
+    def filling_lines(self, loop: Loop) -> Write | None:
+        """What a loop writes along lines of which vectors should fill whole ones.
 
         What is stored across two lines takes twice as long; but where functions are called, memory
         may be busy while they wait for a line that is filled at once.
         """
         long = loop.kind == "parallel" or self.spec.between(loop.axis)[0] >= LINED
-        return long and not self.spec.crossed and not calls(
-            walk(v for s in loop.body for v in values_of(s)))
+        if not long or self.spec.crossed or calls(walk(v for s in loop.body for v in values_of(s))):
+            return None
+        return next(iter(self.lined(loop)), None)
 
     def writes_rows(self, write: Write, axis: str, bound: tuple[str, ...]) -> bool:
         """Whether each turn of a loop writes a short row that follows the one before."""

@@ -30,7 +30,7 @@ from .values import (
 Line = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 Across = tuple[int, int, tuple[int, ...]]
 
-BLOCK_BYTES = 1024  # of rows that go past the caches together
+LINE_BYTES = 1024  # of an output that are computed before they go past the caches, in whole rows
 # Bytes of a line that is worth it alone, of one beside others, of one that waits for divisions, and
 # of one that functions are called for, or something else than itself is folded for.
 ALONE, TOGETHER, DIVIDING, WAITING = 256, 1, 128, 1024
@@ -164,7 +164,7 @@ def following_rows(store: Store, spec: Specialized) -> tuple[str, str] | None:
         return None
     rows, row = (store.access[dim].axis for dim in layout.perm[-2:])
     size = max(spec.operands[s.operand].dtype.itemsize for s in spec.stores)
-    short = row and spec.between(row)[1] * size <= BLOCK_BYTES
+    short = row and spec.between(row)[1] * size <= LINE_BYTES
     return (rows, row) if rows and row and short else None
 
 

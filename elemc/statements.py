@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -33,12 +34,12 @@ from .nest import (
     statements,
 )
 from .row_ends import turns
+from .specialize import LINE_BYTES
 from .values import BLOCK, SHORT, Load, Op
 
 UNITS = {BLOCK: "BLOCK", ROWS: "ROWS"}
 # Lengths of rows that gcc would unroll, and find no vectors in: not those of which it makes one.
 ROLLED = {str(n) for n in range(5, SHORT + 1) if n != 8}
-LINE_BYTES = 1024  # of an output that are computed before they go to memory
 
 
 class Statements(FoldLoops):
@@ -285,12 +286,14 @@ class Statements(FoldLoops):
     def lines(self, item: Loop, k: int) -> dict[str, Any]:
         """What is written a block at a time in a loop over axis number `k`."""
         self.macros |= {"LINE", "STREAM"}
-        found, length, before = [], "", self.instead
+        found, before = [], self.instead
+        lengths: dict[str, None] = {}  # of rows
         for write in {w.operand: w for w in item.lines}.values():
             operand = self.kernel.operands[write.operand]
             row = self.row_within(write, item.axis)
             self.instead = {**before, item.axis: f"b{k}", **({row: "0"} if row else {})}
             length = f" * {self.extent(row)}" if row else ""
+            lengths |= {self.extent(row): None} if row else {}
             use = self.use(write.operand, write.access, written=True)
             self.line_length = min(self.line_length, LINE_BYTES // operand.dtype.itemsize)
             storage = ctype(operand.dtype).storage
@@ -302,9 +305,10 @@ class Statements(FoldLoops):
                           "times": length + (f" * {size}" if size > 1 else "")})
             del self.line[write.operand]
         self.instead = before
-        most = f"LINE / {length.removeprefix(' * ')}" if length else "LINE"
+        longest = reduce(lambda a, b: f"({a} > {b} ? {a} : {b})", lengths) if lengths else ""
+        most = f"LINE / {longest}" if lengths else "LINE"
         tiled = item.axis in self.within  # rows are short, and what lies ahead is of another tile
-        fetch = [] if tiled or length else self.fetches(item, f"b{k}")
+        fetch = [] if tiled or lengths else self.fetches(item, f"b{k}")
         return {"kind": "stream", "lines": found, "end": f"e{k}", "fetch": fetch, "most": most}
 
     def place_in_block(self, write: Write, axis: str) -> str:

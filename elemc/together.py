@@ -20,6 +20,7 @@ from .roots import Root, axis_of, in_strips
 from .values import (
     BLOCK,
     CHUNKED,
+    DEEP,
     LINED,
     NARROW,
     SHORT,
@@ -73,7 +74,8 @@ def _over_slices(found: list[Root], spec: Specialized) -> list[Root]:
         *slices, row = root.kept or ("",)
         around = order_in_memory(loads_of(root.fold, spec), spec.operands)[:1]
         if not slices or not root.merges or root.order != (*slices, f"{row}/", *around, row) or (
-                root.over.isdisjoint(around) or spec.between(row)[1] < VECTOR):
+                root.over.isdisjoint(around) or spec.between(row)[1] < VECTOR
+                or spec.between(around[0])[0] < DEEP):
             return False
         short = VECTOR <= spec.between(row)[0] and spec.between(row)[1] < LINED
         own = walk(root.inputs(), lambda v: isinstance(v, Fold))

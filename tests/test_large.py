@@ -67,6 +67,16 @@ def test_lines_that_rows_do_not_fill(large, dtype, length, threads):
         ec.set_num_threads(before)
 
 
+def test_rows_of_several_lengths_that_share_a_loop(large):
+    """As many of them go past the caches together as a block holds of the longest."""
+    x = values(3001, "float64")
+    vectors = [np.arange(n, dtype=dtype) for n, dtype in ((3, "f8"), (60, "f8"), (1, "f4"), (17, "f4"))]
+    for some in (vectors, vectors[::-1], vectors[:2], vectors[1:3]):
+        f = ec.compile(lambda x, *v: tuple(x[:, None].astype(w.dtype) * w for w in v))
+        for got, w in zip(f(x, *some), some, strict=True):
+            np.testing.assert_array_equal(got, x[:, None].astype(w.dtype) * w)
+
+
 def test_several_outputs_of_several_dtypes_and_layouts(large):
     a, b = ec.matrix("a"), ec.array("b", ndim=1, dtype="float32")
     f = ec.function([a, b], [a * 2 + b, a > b, a.sum(axis=1), a.T + 1])
@@ -369,7 +379,7 @@ def test_chunks_of_short_rows_have_the_same_bits(monkeypatch, name, dtype):
 @pytest.mark.parametrize("name", ["sum", "max", "masked", "several", "centred", "of functions", "places"])
 def test_what_lies_across_slices_goes_by_rows(name):
     f, plain = ec.compile(lambda x, y: FOLDS[name](x - y)), ec.compile(lambda x, y: FOLDS[name](x - y))
-    x, y = values((11, 5, 300), "float32"), values((11, 300, 5), "float32").transpose(0, 2, 1)
+    x, y = values((150, 5, 300), "float32"), values((150, 300, 5), "float32").transpose(0, 2, 1)
     assert ("parts0" in f.dump(x, y)) == (name != "places")
     got, want = f(x, y), plain(x, np.ascontiguousarray(y))
     for one, other in zip(*(v if isinstance(v, tuple) else (v,) for v in (got, want)), strict=True):
@@ -377,7 +387,11 @@ def test_what_lies_across_slices_goes_by_rows(name):
 
 
 def test_what_lies_across_slices_stays_in_a_cache():
-    """Where several axes are folded."""
+    """Where several axes are folded, or one of few elements, which threads could not share."""
+    x, y = values((20, 5, 300), "float32"), values((20, 300, 5), "float32").swapaxes(1, 2)
+    f = ec.compile(lambda x, y: np.max(x - y, axis=0))
+    assert "SLICED" in f.dump(x, y)
+    np.testing.assert_array_equal(f(x, y), np.max(x - y, axis=0))
     x, y = values((3, 7, 5, 300), "float32"), values((3, 7, 300, 5), "float32").swapaxes(2, 3)
     f = ec.compile(lambda x, y: np.sum(x[:, ::-1] - y, axis=(0, 1)))
     assert "SLICED" in f.dump(x, y)

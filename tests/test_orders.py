@@ -124,7 +124,8 @@ def test_of_many_slices_only_folds_that_wait_for_none_go_in_chunks():
 
 
 @pytest.mark.parametrize("shape", [
-    (70, 9, 20), (200, 40, 33), (64, 3, 8), (129, 130, 140), (1, 12, 12), (3, 2, 50, 40)])
+    (170, 9, 20), (200, 40, 33), (128, 3, 8), (127, 3, 8), (129, 130, 140), (1, 12, 12),
+    (3, 2, 50, 40)])
 def test_folds_of_slices_that_lie_across_go_by_rows(shape):
     """Of all slices, whose states are an array; as many threads and any layout give the same."""
     x, y = np.random.default_rng(3).standard_normal((2, *shape))
@@ -140,7 +141,7 @@ def test_folds_of_slices_that_lie_across_go_by_rows(shape):
             np.testing.assert_allclose(g, w, rtol=1e-10, atol=1e-12)
             np.testing.assert_array_equal(g, p)
     f = ec.compile(functions[0])
-    assert ("parts0" in f.dump(x, across)) == (shape[0] > 8)
+    assert ("parts0" in f.dump(x, across)) == (shape[0] >= 128)
     before = ec.get_num_threads()
     try:
         for threads in (1, 2):
