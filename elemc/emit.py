@@ -11,7 +11,7 @@ import numpy as np
 from . import ops
 from .dtypes import ctype
 from .expressions import terms_along
-from .fold_loops import AHEAD, RUN, STRIP_BYTES
+from .fold_loops import AHEAD, STRIP_BYTES
 from .mathlib import LIBRARIES
 from .nest import (
     PACK,
@@ -148,8 +148,8 @@ class _Emitter(Statements):
                   for h, t in self.trees.items()]
         macros = [MACROS[m] for m in MACROS if m in self.macros]
         constants = {**{name: self.strip_length(name) for name in STRIP_BYTES},
-                     "RUN": RUN, "BLOCK": BLOCK, "ROWS": ROWS, "PACK": PACK, "TREE": TREE,
-                     "TILE": self.tile, "PAD": self.pad, "LINE": self.line_length}
+                     "RUN": self.run_length, "BLOCK": BLOCK, "ROWS": ROWS, "PACK": PACK,
+                     "TREE": TREE, "TILE": self.tile, "PAD": self.pad, "LINE": self.line_length}
         used = [f"{k} = {v}" for k, v in sorted(self.lanes.items())]
         used += [f"{k} = {v}" for k, v in constants.items() if k in self.macros]
         used += [f"AHEAD = {AHEAD}"] if "NEXT" in self.macros else []
@@ -254,5 +254,6 @@ extern void elemc_end_stream(elemc_rest *rest);""",
             "/* fill no lanes */",
     "ROLLED": '#define ROLLED _Pragma("GCC unroll 1")',
     "UNROLL": '#define UNROLL _Pragma("GCC unroll 4")',
+    "UNROLL_8": '#define UNROLL_8 _Pragma("GCC unroll 8")',
     "INDEPENDENT": '#define INDEPENDENT _Pragma("GCC ivdep")',
 }

@@ -38,6 +38,7 @@ STRIP_BYTES = {"STRIP": 8192, "STAGE": 512, "ABREAST": 128, "SLICED": 512}
 LEAST_BYTES = 512  # of a strip with many arrays
 WIDE = 4  # times as wide are strips that wait for memory: lines that go on are foreseen
 RUN = 4  # rows that are added to a strip of states before these go to memory
+FAR_RUN = 8  # of long rows that come from there themselves
 
 
 class FoldLoops(RowEnds):
@@ -49,6 +50,7 @@ class FoldLoops(RowEnds):
         self.fetched: set[int] = set()  # operands that loops ask for in advance
         self.packs: set[str] = set()  # the axes of rows that are taken side by side
         self.strips: dict[str, int] = {}  # the lengths of strips, by their names in C
+        self.run_length = FAR_RUN if kernel.far and not kernel.chunks else RUN
 
     def need_strip(self, name: str, size: int, count: int = 1, times: int = 1) -> None:
         """Make strips of this name narrow enough for `count` arrays of elements of `size` bytes.
@@ -262,11 +264,12 @@ class FoldLoops(RowEnds):
         parts = any(isinstance(s, Loop) and s.kind == "parts" for s in item.body)
         if apart or parts or len(item.body) > 1 or _cost(item.body) >= HEAVY:
             return None
-        self.macros |= {"RUN", "UNROLL"}
+        unroll = "UNROLL" if self.run_length == RUN else "UNROLL_8"
+        self.macros |= {"RUN", unroll}
         self.running = {f.name for f in item.folds}
         [loop] = self.body(item.body)
         self.running = set()
-        return loop
+        return {**loop, "unroll": unroll}
 
     def packed(self, item: Blocks) -> dict[str, Any]:
         """Several rows of a narrow strip side by side."""

@@ -15,7 +15,7 @@ from . import build_listing
 from .records import dataclass
 from .toolchain import find_toolchain
 
-LOOP = re.compile(r"\s*(if \(.*\) )?((INDEPENDENT|UNROLL|ROLLED) )*(for|while) \(")
+LOOP = re.compile(r"\s*(if \(.*\) )?((INDEPENDENT|UNROLL|UNROLL_8|ROLLED) )*(for|while) \(")
 
 GCC = ("-fopt-info-vec-optimized-missed", "-fopt-info-loop-optimized")
 CLANG = ("-Rpass=loop-vectorize|loop-unroll|loop-idiom", "-Rpass-missed=loop-vectorize",
