@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from .cost import DEAR
 from .quotients import LEAST, divides
 from .refold import loads_of, memory_order, order_in_memory
 from .values import (
+    AGAIN,
     ASKED,
     BLOCK,
     CHUNKED,
@@ -21,6 +23,7 @@ from .values import (
     VECTOR,
     Fold,
     Load,
+    Op,
     Specialized,
     roots_of,
     walk,
@@ -38,7 +41,8 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     of each for folds that wait, and of fewer, if nothing is kept, each is one; `DEEP` rows of
     slices may be folded by rows.  Rows that are
     written are worth more if they have `LINED` elements, and rows that come from memory if they
-    have `ASKED`.  What cannot be merged minds whether there are `VECTOR` rows.
+    have `ASKED`.  What cannot be merged minds whether there are `VECTOR` rows, and what is dear and
+    does not change along an axis, whether that has `AGAIN` indices.
     """
     found: Bounds = {}
     values = walk(roots_of(spec.stores))
@@ -84,6 +88,10 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
                 for e in extents:
                     found.setdefault(e, (VECTOR, LONGEST) if e in long else
                                      (1, LONGEST if long else VECTOR - 1))
+    dear = {v.axes for v in values if isinstance(v, Op) and v.axes and v.op.cost >= DEAR}
+    for axis in {a for axes in dear for a in spec.axes.keys() - axes}:
+        longest = max(spec.axes[axis], key=sizes.__getitem__)
+        _meet(found, longest, _between([0, AGAIN - 1], sizes[longest]))
     for axis, mark in (m for v in values if isinstance(v, Fold) and v.merges
                        for m in _marks_of_chunks(v, spec, sizes)):
         *rest, longest = sorted(spec.axes[axis], key=sizes.__getitem__)

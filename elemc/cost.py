@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from .values import Op, Value
 
+DEAR = 4  # additions from which on a value is kept, not computed again
 HEAVY = 15  # the cost of an element from which on computing hides the traffic
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -299,17 +300,15 @@ class Expressions:
 
 
 def _entered(kernel: Kernel) -> list[str]:
-    """The loop axes in the order in which the text meets them."""
-    found: dict[str, None] = {}
-
-    def visit(body: Sequence[Statement]) -> None:
+    """The loop axes in the order in which the text meets them, first in its deepest phases."""
+    def visit(body: Sequence[Statement], found: dict[str, None]) -> dict[str, None]:
         for item in body:
             if isinstance(item, (Loop, LaneLoop, Blocks)):
                 chunks = kernel.chunks.get(item.axis) if isinstance(item, Loop) else None
                 found.setdefault(chunks.axis if chunks else item.axis)
             for inner in bodies(item):
-                visit(inner)
+                visit(inner, found)
+        return found
 
-    for phase in kernel.phases:
-        visit(phase.body)
-    return [*found, *(a for a in kernel.axes if a not in found)]
+    phases = sorted((visit(p.body, {}) for p in kernel.phases), key=len, reverse=True)
+    return [*dict.fromkeys((*chain(*phases), *kernel.axes))]

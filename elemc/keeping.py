@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from .choices import part_sides
 from .cost import HEAVY, cost
 from .folding import Folding
 from .nest import Assign, Loop
+from .once import once
 from .order import few_axes, roots
 from .quotients import divides
 from .refold import memory_order
@@ -42,6 +44,22 @@ class Keeping(Folding):
                     *(self.uses[f] for f in root.needs))
         self.by_rows: set[Fold] = {r.fold for r in self.roots if r.by_rows}
         self.later: Sequence[Segment] = []  # loops that find outputs in a cache, at all levels
+
+    def compute_once(self) -> None:
+        """The phases of what loops would compute again and again."""
+        ahead = once(self.roots, self.spec)
+        for axes in dict.fromkeys(ahead.values()):
+            scope, values = self.phase(axes[0]), [v for v in ahead if ahead[v] == axes]
+            for k, axis in enumerate(axes):
+                loop = Loop(axis, "serial" if k else "parallel", [], independent=axis == axes[-1])
+                scope.hoist(values, frozenset(axes[:k]), None)
+                scope.body.append(loop)
+                scope = scope.inside(loop.body)
+            made = scope.values(values)
+            for value in values:
+                buffer = replace(self.buffer("buffer", value.dtype, axes), axes=value.axes)
+                scope.body.append(Assign(buffer, made[value]))
+                self.planned[value] = self.buffered[value] = buffer
 
     def is_there(self, value: Value) -> bool:
         """Whether a value is what other loops leave, or have left in a buffer."""

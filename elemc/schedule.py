@@ -61,6 +61,7 @@ from .values import (
 def schedule(spec: Specialized) -> Kernel:
     """The loop nests of one specialization."""
     scheduler = _Scheduler(spec)
+    scheduler.compute_once()
     scheduler.top(scheduler.roots)
     return scheduler.kernel
 

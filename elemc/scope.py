@@ -111,7 +111,7 @@ class Scope:
                 new = over_new(value, {a: self._simple(made[a]) for a in value.args})
                 self.body.append(Check(new))
             if isinstance(value, Load):
-                if uses[value] > 1 or name_all or value in chosen:
+                if uses[value] and (uses[value] > 1 or name_all or value in chosen):
                     new = self.let(value, self.name(self.load_name(value)))
             elif not _trivial(value) and (
                     uses[value] > 1 or size[value] > LONGEST or (name_all and value in wanted)):

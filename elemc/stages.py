@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .cost import HEAVY
+from .cost import DEAR, HEAVY
 from .values import Op, Value, walk
 
-DEAR = 4  # additions from which on a value is kept for the next stage, not computed again
 LONG = 5  # additions in a row that have a stage of their own, before functions or after them,
 CROWDED = 40  # in loops that compute so many in all
 

@@ -42,6 +42,7 @@ LINED = 128  # elements of a row from which on lines, lanes and quotients have w
 ASKED = 512  # elements of a row from which on one loop over it asks the memory for the next row
 NARROW = 768  # elements of a kept row, at most, that are folded in chunks of rows
 SLICES = 32  # indices of another kept axis, at most, of which waiting folds read chunks apart
+AGAIN = 8  # turns of a loop from which on what all of them compute is computed once, before
 DEEP = 128  # rows of slices from which on these are folded by rows, in chunks that threads share
 CHUNKED = {False: 1024, True: 8192}  # rows from which on they are folded in chunks; if below SHORT
 BLOCK = 4096  # elements of a row between two steps of its tree

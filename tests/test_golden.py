@@ -73,6 +73,7 @@ KERNELS = {
                   lambda i, g: (i * g).sum(-1, dtype=np.float32), 80),
     "differences": ([y], y[1:] - y[:-1], {}, np.diff, 40),
     "broadcast_3": ([x3, y], x3 * y, {}, lambda x, y: x * y, 40),
+    "once": ([x, y], x * np.exp(y), {}, lambda x, y: x * np.exp(y), 40),
     "stages": ([y, w], np.sin(np.exp(-y * y)) + w, {}, lambda y, w: np.sin(np.exp(-y * y)) + w, 40),
     "sinc_where": ([y], np.where(y > 0, np.sin(y), 0.0), {},
                    lambda y: np.where(y > 0, np.sin(y), 0.0), 40),
@@ -80,7 +81,8 @@ KERNELS = {
 
 
 # What kernels with known sizes are dumped for.
-SIZED = {"sum_columns_of_3": [np.ones((2000, 3))], "recurrence": [np.ones((64, 64))]}
+SIZED = {"sum_columns_of_3": [np.ones((2000, 3))], "recurrence": [np.ones((64, 64))],
+         "once": [np.ones((64, 64)), np.ones(64)]}
 
 
 def function(name):

@@ -1,0 +1,112 @@
+"""What loops would compute again and again is computed once, before them."""
+
+import numpy as np
+import pytest
+
+import elemc as ec
+
+from .helpers import layouts
+
+RNG = np.random.default_rng(0)
+BY_COLUMN = {
+    "map": lambda x, s, t: x * np.exp(s),
+    "alone": lambda x, s, t: np.exp(s) + 0 * x,
+    "both": lambda x, s, t: x * np.exp(s) + np.tanh(t)[:, None],
+    "outer": lambda x, s, t: np.exp(s) * np.sqrt(t)[:, None],
+    "norm": lambda x, s, t: (x - s) / np.sqrt(s * s + 1e-5) * s + s,
+    "rows": lambda x, s, t: (x * np.exp(s)).sum(axis=1),
+    "columns": lambda x, s, t: (x * np.exp(t)[:, None]).sum(axis=0),
+    "all": lambda x, s, t: (x * np.log1p(s * s)).max(),
+    "scan": lambda x, s, t: (x * np.exp(s)).cumsum(axis=0),
+    "softmax": lambda x, s, t: np.exp(x * np.tanh(s) - (x * np.tanh(s)).max(axis=1, keepdims=True)),
+    "fold below": lambda x, s, t: x * np.exp(s - s.mean()) + x.std(axis=0),
+    "across": lambda x, s, t: (x.T * np.exp(t)).T / np.sqrt(s * s + 1),
+    "window": lambda x, s, t: x * (0.5 - np.cos(s) / 2) + np.exp(s),
+}
+
+
+@pytest.mark.parametrize("shape", [(20, 30), (9, 140), (30, 12), (2, 30), (0, 30), (30, 0), (300, 3)])
+@pytest.mark.parametrize("name", BY_COLUMN)
+def test_values(name, shape):
+    f = BY_COLUMN[name]
+    if name in ("all", "softmax") and 0 in shape:
+        shape = (1, 1)
+    made, s, t = ec.compile(f), RNG.standard_normal(shape[1]), RNG.uniform(0.1, 2, shape[0])
+    for how, x in layouts(RNG.standard_normal(shape)):
+        with np.errstate(all="ignore"):
+            want = f(x, s, t)
+        np.testing.assert_allclose(made(x, s, t), want, rtol=1e-11, atol=1e-13, err_msg=how)
+
+
+@pytest.mark.parametrize("f", [
+    lambda v, w: v * np.exp(w)[:, None, :],  # over two axes around a third
+    lambda v, w: v * (np.exp(w) * np.tanh(w[:1]))[:, None, :],  # which has a part of one of them
+    lambda v, w: (v + np.exp(w)[:, None, :]).sum(axis=1),
+    lambda v, w: (v * np.sqrt(w[0] * w[0] + 1)).sum(axis=(0, 1)),
+])
+def test_three_axes(f):
+    v, w = RNG.standard_normal((9, 10, 40)), RNG.standard_normal((9, 40))
+    for how, at in layouts(v):
+        np.testing.assert_allclose(ec.compile(f)(at, w), f(at, w), rtol=1e-11, err_msg=how)
+
+
+def text_of(f, *arrays):
+    return ec.compile(f).dump(*arrays)
+
+
+def test_phases():
+    x, s, t = np.ones((20, 30)), np.ones(30), np.ones(20)
+    text = text_of(lambda x, s: x * np.exp(s) + np.tanh(s), x, s)
+    first, last = text.split("if (phase == 1)")
+    assert "= elemc_exp(" in first and "= elemc_tanh(" in first  # of the same axis, in one loop
+    assert "elemc_" not in last
+    assert first.count("for (") == 1
+    row = text_of(lambda x, t: x * np.exp(t)[:, None], x, t)  # in vectors, not one by one
+    assert "elemc_" not in row.split("if (phase == 1)")[1]
+
+
+@pytest.mark.parametrize(("f", "rows"), [
+    (lambda x, s: x * np.exp(s), 7),  # few turns
+    (lambda x, s: x * (s + 1), 20),  # cheap
+    (lambda x, s: (x * np.exp(s)).sum(axis=0), 2000),  # of a strip, all rows at once
+    (lambda x, s: x * 3**s.astype(int), 20),  # an error of an element that may not be there
+])
+def test_not_worth_it(f, rows):
+    text = text_of(f, np.ones((rows, 900)), np.ones(900))
+    assert "buffer0[i1] =" not in text
+
+
+def test_errors_wait_for_elements():
+    f = ec.compile(lambda x, s: x ** (2 ** s))
+    assert f(np.ones((0, 20), int), np.full(20, -1)).shape == (0, 20)
+    with pytest.raises(ec.DomainError):
+        f(np.ones((20, 20), int), np.full(20, -1))
+
+
+def test_gradients_divide_once():
+    f = ec.grad(ec.compile(lambda x, s: ((x / s) ** 2).sum()), wrt=0)
+    x, s = RNG.standard_normal((30, 40)), RNG.uniform(0.5, 2, 40)
+    np.testing.assert_allclose(f(x, s), 2 * x / s**2, rtol=1e-13)
+    assert "inverse" not in f.dump(x, s).split("if (phase == 1)")[1]
+
+
+def test_any_number_of_threads_gives_the_same():
+    x, s = RNG.standard_normal((1200, 1100)), RNG.standard_normal(1100)
+    f = ec.compile(lambda x, s: (x * np.exp(s), (x * np.exp(s)).sum(axis=1)))
+    before = ec.get_num_threads()
+    try:
+        results = []
+        for threads in (1, 2, 3):
+            ec.set_num_threads(threads)
+            results.append(f(x, s))
+    finally:
+        ec.set_num_threads(before)
+    for other in results[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_outputs_may_be_inputs():
+    x, s = RNG.standard_normal((30, 40)), RNG.standard_normal(40)
+    want = x * np.exp(s)
+    assert ec.compile(lambda x, s: x * np.exp(s))(x, s, out=x) is x
+    np.testing.assert_allclose(x, want, rtol=1e-12)
