@@ -48,7 +48,9 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     values = walk(roots_of(spec.stores))
     folded = {a for v in values if isinstance(v, Fold) for a in v.over}
     accesses = [(s.operand, s.access) for s in spec.stores]
-    quotients = {LEAST[v.dtype.itemsize] - 1 for v in values if divides(v)} if folded else set()
+    quotients = {LEAST[v.dtype.itemsize] - 1 for v in values if divides(v)} if folded else {
+        mark for v in values if divides(v) and v.dtype.itemsize == 8
+        and v.args[1].axes and v.args[1].axes < v.axes for mark in (LEAST[8] - 1, BLOCK)}
     written = {a for k, at in accesses for a in memory_order(at, spec.operands[k])[-1:]}
     accesses += [(v.operand, v.access) for v in values if isinstance(v, Load)]
     if len(spec.axes) < 2 or any(sizes[e] == 0 for every in spec.axes.values() for e in every):

@@ -4,7 +4,8 @@ A processor divides a vector in the time of some ten multiplications.  Where man
 `x * (1 / y)` and two corrections by what the multiplication shows to be left of `x` give the same
 bits (`divide_by`), if nothing on the way is out of range.  So rows are looked at, beside what is
 folded of them anyway, and those with a number out of range are divided.  The condition is one for
-a row, for which C compilers make two loops.
+a row, for which C compilers make two loops.  Where nothing is folded, looking takes a loop more,
+which is worth it for doubles that are cheap to compute again, in rows that the first cache holds.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import numpy as np
 
 from .accumulators import ACCUMULATORS
 from .close import fold_program
-from .cost import HEAVY, cost
+from .cost import DEAR, HEAVY, cost
 from .ops import DIVIDE_BY, ODD, OPS, SHORTCUT
 from .refold import memory_order
-from .values import LINED, Fold, Literal, Op, Specialized, Value, over_new, walk
+from .values import BLOCK, LINED, Fold, Literal, Op, Specialized, Value, over_new, roots_of, walk
 
 BOOL = np.dtype(bool)
 # |y| is within 2**-DIVISOR and 2**DIVISOR: no x / y leaves the range then, unless x is odd.
@@ -33,7 +34,7 @@ def by_inverses(spec: Specialized) -> Specialized:
     """The same, with divisions of whole rows by one number as products where that is exact."""
     ways: dict[tuple[str, ...], dict[Value, Value]] = {}
     inverses: dict[Value, Value] = {}
-    stores = []
+    stores, folds = [], any(isinstance(v, Fold) for v in walk(roots_of(spec.stores)))
     for store in spec.stores:
         if store.mask is not None:
             stores.append(store)
@@ -44,7 +45,7 @@ def by_inverses(spec: Specialized) -> Specialized:
             if value not in new:
                 same = isinstance(value, Fold) or all(new[a] is a for a in value.args)
                 new[value] = value if same else over_new(value, new)
-                if isinstance(value, Op) and _divides_rows(value, order, spec):
+                if isinstance(value, Op) and _divides_rows(value, order, spec, folds):
                     new[value] = _shortcut(new[value], order[-1], inverses)
         stores.append(replace(store, value=new[store.value]))
     return replace(spec, stores=tuple(stores))
@@ -64,19 +65,20 @@ def divides(value: Value) -> bool:
     return isinstance(value, Op) and value.op is OPS["divide"] and value.dtype.char in "fd"
 
 
-def _divides_rows(value: Op, order: Sequence[str], spec: Specialized) -> bool:
-    """Whether many numbers of a row, which is folded, too, are divided by one."""
+def _divides_rows(value: Op, order: Sequence[str], spec: Specialized, folds: bool) -> bool:
+    """Whether many numbers of a row, which is looked at, too, are divided by one."""
     if not divides(value) or not order:
         return False
     x, y = value.args
     rows = order[-1] in x.axes and y.axes and y.axes < x.axes and order[-1] not in y.axes
-    folded = any(isinstance(v, Fold) and order[-1] in v.over for v in walk([y]))
+    low, high = spec.between(order[-1])
     # what comes from memory is waited for, but not what is dear, which waits in a buffer: of floats
     # that, too, as twice as many are divided at a time
-    own = walk([x], lambda v: isinstance(v, Fold))
-    waits = spec.large and (x.dtype.itemsize == 4 or cost(own) < HEAVY)
-    long = spec.between(order[-1])[0] >= LEAST[x.dtype.itemsize]
-    return bool(rows) and folded and long and not waits
+    own, size = cost(walk([x], lambda v: isinstance(v, Fold))), x.dtype.itemsize
+    waits = spec.large and (size == 4 or own < HEAVY)
+    looked_at = any(isinstance(v, Fold) and order[-1] in v.over for v in walk([y])) if folds else (
+        size == 8 and own < DEAR and high <= BLOCK)
+    return bool(rows) and looked_at and low >= LEAST[size] and not waits
 
 
 def _fine(x: Value, y: Value, row: str) -> Value:

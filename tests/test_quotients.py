@@ -1,6 +1,4 @@
-"""Quotients of rows by one number: products with its inverse, whose bits are those of divisions."""
-
-from functools import partial
+"""Quotients of many numbers by one: products with its inverse, whose bits are those of divisions."""
 
 import numpy as np
 import pytest
@@ -12,10 +10,13 @@ pytestmark = pytest.mark.optimized  # what a zero's sign is, the compiler has a 
 N = 600
 
 
-@pytest.fixture(scope="module")
-def divide():
-    f = ec.compile(lambda x, w, c: x / np.max(np.where(c, x, w), axis=1, keepdims=True))
-    return partial(f, c=np.zeros(N, bool))  # x and w are read along the same axis
+@pytest.fixture(scope="module", params=["fold", "row"])
+def divide(request):
+    """Rows by numbers: those that folds of rows give, or operands."""
+    of_folds = ec.compile(lambda x, w, c: x / np.max(np.where(c, x, w), axis=1, keepdims=True))
+    of_rows = ec.compile(lambda x, y: x / y[:, None])
+    return {"fold": lambda x, y: of_folds(x, weights(y), np.zeros(N, bool)),  # read along one axis
+            "row": of_rows}[request.param]
 
 
 def weights(y):
@@ -27,7 +28,7 @@ def weights(y):
 def check(divide, x, y):
     with np.errstate(all="ignore"):
         want = x / y[:, None]
-    got = divide(x, weights(y))
+    got = divide(x, y)
     np.testing.assert_array_equal(got, want)
     number = ~np.isnan(want)
     assert np.array_equal(np.signbit(got)[number], np.signbit(want)[number])
@@ -42,6 +43,16 @@ def test_the_c():
     assert "divide_by" not in text(3, 100)
     assert "divide_by_f32(" in text(3, N, "f4")
     assert "divide_by" not in text(3, 300, "f4")
+
+
+def test_the_c_where_nothing_is_folded():
+    x, row = np.ones((20, 200)), lambda x, y: x / y[:, None]
+    assert "? divide_by_f64(" in ec.compile(row).dump(x, np.ones(20))
+    for dtype, columns in (("f8", 100), ("f4", 900), ("f8", 5000)):
+        short, y = np.ones((20, columns), dtype), np.ones(20, dtype)
+        assert "divide_by" not in ec.compile(row).dump(short, y)
+    for f in (lambda x, y: np.exp(x) / y[:, None], lambda x, y: x / y[:, None] - x.sum()):
+        assert "divide_by" not in ec.compile(f).dump(x, np.ones(20))
 
 
 def divisors(rng, count):
@@ -122,3 +133,24 @@ def test_normalized_rows(f, shape):
     again = x.copy()
     if f(x).shape == x.shape:
         np.testing.assert_array_equal(compiled(again, out=again), compiled(x))
+
+
+@pytest.mark.parametrize("f", [
+    lambda x, s: (x - s) / (s + 1) * s,
+    lambda x, s: x / s + x / (s * s + 1) - 1 / s,
+    lambda x, s: (x - s) / x[..., :1] - x / (x[..., 1:2] + 1),
+    lambda x, s: (x / x[..., :1]).T,
+])
+@pytest.mark.parametrize("shape", [(9, 130), (30, 1000), (8, 5000), (4, 9, 200)])
+def test_maps(f, shape):
+    rng = np.random.default_rng(6)
+    x, s = rng.random(shape) + 0.5, rng.random(shape[-1]) + 0.5
+    x.flat[77], s[50] = np.inf, 0
+    compiled = ec.compile(f)
+    for at in (x, np.asfortranarray(x), x[..., ::-1]):
+        with np.errstate(all="ignore"):
+            want = f(at, s)
+        np.testing.assert_allclose(compiled(at, s), want, rtol=1e-15)
+    if want.shape == shape:
+        want = compiled(x, s)
+        np.testing.assert_array_equal(compiled(x, s, out=x), want)
