@@ -3,7 +3,8 @@
 Loops compute what an axis around them does not change before they begin, but what depends on an
 axis within another, as `exp(b)` does in `x * exp(b)` where `b` goes by column, would be computed
 for every row; and what functions make of a single number for each row would be no vectors.  Such
-values are computed first, in loops of their own, and wait in buffers.
+values are computed first, in loops of their own, and wait in buffers, which are no larger than what
+is read for them, or have one axis.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ from collections.abc import Iterable, Sequence
 
 from .cost import DEAR, HEAVY, cost
 from .roots import Root, axis_of, is_side
-from .values import AGAIN, FEW, LINED, At, Fold, Op, Specialized, Value, walk
+from .values import AGAIN, FEW, LINED, At, Fold, Load, Op, Specialized, Value, walk
 
 Ahead = dict[Value, tuple[str, ...]]
 
 
 def once(roots: Sequence[Root], spec: Specialized) -> Ahead:
-    """Values to be computed before all loops, and in which order of axes; each after its parts."""
+    """Values to be computed before all loops, and in which order of axes; each after its parts.
+
+    Those have fewer axes.  Values of the same axes stand as their users meet them.
+    """
     found: Ahead = {}
     for root in roots:
         entered = [a for a in root.order if ":" not in a and not is_side(a)]
@@ -34,7 +38,9 @@ def _add(wanted: Iterable[Value], entered: Sequence[str], spec: Specialized, fou
         if value not in used or value in found or isinstance(value, Fold):
             continue
         least = _least_cost(value, entered, spec)
-        if least and all(map(_may_come_first, walk([value]))):
+        below = walk([value]) if least else []
+        if least and all(map(_may_come_first, below)) and (len(value.axes) == 1 or any(
+                isinstance(v, Load) and v.axes == value.axes for v in below)):
             axes = tuple(a for a in dict.fromkeys(map(axis_of, entered)) if a in value.axes)
             _add(value.args, axes, spec, found)
             if cost(v for v in walk([value], found.__contains__) if v not in found) >= least:
@@ -44,7 +50,10 @@ def _add(wanted: Iterable[Value], entered: Sequence[str], spec: Specialized, fou
 
 
 def _least_cost(value: Value, entered: Sequence[str], spec: Specialized) -> int:
-    """From what cost on a value is worth a buffer; 0: none is."""
+    """From what cost on a value is worth a buffer; 0: none is.
+
+    That is little if loops compute it again, and much if they would compute it out of vectors.
+    """
     order = [*map(axis_of, entered)]
     if not value.axes or not value.axes.issubset(order):  # folds may be read at other indices
         return 0

@@ -21,7 +21,19 @@ from .close import fold_program
 from .cost import DEAR, HEAVY, cost
 from .ops import DIVIDE_BY, ODD, OPS, SHORTCUT
 from .refold import memory_order
-from .values import BLOCK, LINED, Fold, Literal, Op, Specialized, Value, over_new, roots_of, walk
+from .values import (
+    BLOCK,
+    LINED,
+    Fold,
+    Literal,
+    Load,
+    Op,
+    Specialized,
+    Value,
+    over_new,
+    roots_of,
+    walk,
+)
 
 BOOL = np.dtype(bool)
 # |y| is within 2**-DIVISOR and 2**DIVISOR: no x / y leaves the range then, unless x is odd.
@@ -60,6 +72,11 @@ def _shortcut(value: Value, row: str, inverses: dict[Value, Value]) -> Value:
     return Op(value.axes, value.dtype, SHORTCUT, (_fine(x, y, row), quick, value))
 
 
+def looks(fold: Fold) -> bool:
+    """Whether a fold is not what was written, but looks for what is odd."""
+    return isinstance(fold.arg, Op) and fold.arg.op is ODD
+
+
 def divides(value: Value) -> bool:
     """Whether a value is a quotient of floating-point numbers that can be made of products."""
     return isinstance(value, Op) and value.op is OPS["divide"] and value.dtype.char in "fd"
@@ -76,8 +93,12 @@ def _divides_rows(value: Op, order: Sequence[str], spec: Specialized, folds: boo
     # that, too, as twice as many are divided at a time
     own, size = cost(walk([x], lambda v: isinstance(v, Fold))), x.dtype.itemsize
     waits = spec.large and (size == 4 or own < HEAVY)
-    looked_at = any(isinstance(v, Fold) and order[-1] in v.over for v in walk([y])) if folds else (
-        size == 8 and own < DEAR and high <= BLOCK)
+    if folds:
+        looked_at = any(isinstance(v, Fold) and order[-1] in v.over for v in walk([y]))
+    else:  # it is read twice, and not computed before all rows
+        looked_at = size == 8 and own < DEAR and high <= BLOCK and x.axes.issuperset(order) and all(
+            memory_order(v.access, spec.operands[v.operand])[-1] == order[-1]
+            for v in walk([x]) if isinstance(v, Load) and order[-1] in v.axes)
     return bool(rows) and looked_at and low >= LEAST[size] and not waits
 
 

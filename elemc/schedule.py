@@ -51,6 +51,7 @@ from .values import (
     Access,
     Fold,
     Load,
+    Scan,
     Specialized,
     Store,
     Value,
@@ -194,7 +195,9 @@ class _Scheduler(Keeping):
         """
         inputs, strip = [v for r in segment.roots for v in r.inputs()], loop.kind == "lane"
         cut: list[list[Value]] = []
-        if loop.independent and (strip or all(isinstance(r.of, Store) for r in segment.roots)):
+        scans = any(isinstance(r.of, Scan) for r in segment.roots)  # known in the last loop only
+        if loop.independent and not scans and (
+                strip or all(isinstance(r.of, Store) for r in segment.roots)):
             cut = stages(inputs, lambda v: scope.find(v) is not None)
         elif not loop.independent and not loop.reverse:
             cut = [[v for v in scope.invariant(inputs, bound) if loop.axis in v.axes

@@ -76,6 +76,43 @@ def test_not_worth_it(f, rows):
     assert "buffer0[i1] =" not in text
 
 
+def test_buffers_are_no_larger_than_what_is_read():
+    w, u, v = RNG.standard_normal(9), RNG.standard_normal(20), RNG.standard_normal(30)
+    f = ec.compile(lambda w, u, v: w[:, None, None] * np.exp(u[:, None] + v))
+    assert "buffer0" not in f.dump(w, u, v)  # which would be one of 20 by 30
+    np.testing.assert_allclose(f(w, u, v), w[:, None, None] * np.exp(u[:, None] + v), rtol=1e-12)
+    f = ec.compile(lambda w, t: w[:, None, None] * np.exp(t + t[0]))
+    assert "buffer0[i1 * n2 + i2] = elemc_exp(" in f.dump(w, np.ones((20, 30)))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "c8", "c16", "i4"])
+def test_dtypes(dtype):
+    x, s = np.ones((20, 30), dtype), RNG.integers(1, 5, 30).astype(dtype)
+    f = lambda x, s: x * np.exp(s) + s * s * s * s * s  # noqa: E731
+    got, want = ec.compile(f)(x, s), f(x, s)
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got, want, rtol=5 * np.finfo(want.real.dtype).eps)
+
+
+def test_masks_additions_and_sides():
+    x, s, mask = RNG.standard_normal((20, 30)), RNG.standard_normal(30), RNG.random((20, 30)) > 0.5
+    f = ec.compile(lambda x, s: np.where(x > 0, x * np.exp(s), np.cumsum(x, axis=1)))
+    want = np.where(x > 0, x * np.exp(s), np.cumsum(x, axis=1))
+    np.testing.assert_allclose(f(x, s), want, rtol=1e-12)
+    out = np.full((20, 30), 7.0)
+    np.testing.assert_allclose(f(x, s, out=out, where=mask), np.where(mask, want, 7), rtol=1e-12)
+    np.testing.assert_allclose(f(x, s, out=x.copy(), req="add"), x + want, rtol=1e-12)
+
+
+def test_the_same_function_for_few_and_many_turns():
+    f = ec.compile(lambda x, s: x * np.exp(s))
+    s = RNG.standard_normal(300)
+    for rows in (7, 8, 7, 20, 2, 8):
+        x = RNG.standard_normal((rows, 300))
+        for _ in range(3):
+            np.testing.assert_allclose(f(x, s), x * np.exp(s), rtol=1e-12)
+
+
 def test_errors_wait_for_elements():
     f = ec.compile(lambda x, s: x ** (2 ** s))
     assert f(np.ones((0, 20), int), np.full(20, -1)).shape == (0, 20)

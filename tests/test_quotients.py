@@ -51,8 +51,21 @@ def test_the_c_where_nothing_is_folded():
     for dtype, columns in (("f8", 100), ("f4", 900), ("f8", 5000)):
         short, y = np.ones((20, columns), dtype), np.ones(20, dtype)
         assert "divide_by" not in ec.compile(row).dump(short, y)
-    for f in (lambda x, y: np.exp(x) / y[:, None], lambda x, y: x / y[:, None] - x.sum()):
+    for f in (lambda x, y: np.exp(x) / y[:, None], lambda x, y: x / y[:, None] - x.sum(),
+              lambda x, y: np.ones(9)[:, None, None] * (x / y[:, None])):
         assert "divide_by" not in ec.compile(f).dump(x, np.ones(20))
+    across = ec.compile(lambda x, y, q: (x + q) / y[:, None])
+    assert "divide_by" not in across.dump(x, np.ones(20), np.asfortranarray(x))
+
+
+def test_looking_does_not_count_as_folding():
+    x, y = ec.matrix("x"), ec.vector("y")
+    f = ec.function([x, y], (x / y[:, None]).astype("f4"))
+    x, y = np.ones((3000, 1000)), np.ones(3000)  # more than 16 MiB, from which on folds ask
+    f(x, y)
+    before = f._hits
+    f(x, y)
+    assert f._hits == before + 1
 
 
 def divisors(rng, count):

@@ -100,3 +100,11 @@ def test_large_and_on_all_threads():
 def test_one_function_needs_no_strip():
     x = RNG.standard_normal(100)
     assert "STAGE" not in ec.compile(lambda x: np.exp(x) + np.sin(x)).dump(x)
+
+
+def test_scans_are_known_in_the_last_loop_only():
+    def f(a):
+        return np.exp(1j * np.sin(np.cumsum(a, axis=3))).real
+
+    a = np.asfortranarray(np.random.default_rng(0).random((2, 2, 8, 20)))
+    np.testing.assert_allclose(ec.compile(f)(a), f(a), rtol=1e-13)
