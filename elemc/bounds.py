@@ -73,10 +73,8 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
             edges = [SHORT, most]
             if len(long) == 1 and axes[0] in written:
                 edges += [LINED - 1, *quotients]
-            folds = [v for v in values if isinstance(v, Fold) and axes[0] in v.over]
-            narrow = any(d.itemsize == 4 for v in folds for d in v.program.state)
-            waits = spec.far and len(folds) + (axes[0] in written) > 1
-            if len(long) == 1 and folds and (waits or narrow):
+            loops = sum(isinstance(v, Fold) and axes[0] in v.over for v in values)
+            if len(long) == 1 and spec.far and loops and loops + (axes[0] in written) > 1:
                 edges.append(ASKED - 1)
             _meet(found, long[0], _between(edges, sizes[long[0]]))
             for e in every:

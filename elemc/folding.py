@@ -30,11 +30,10 @@ from .nest import (
 )
 from .order import few_axes
 from .roots import Root, next_axis, remaining
-from .row_ends import LANE_BYTES, LANES
+from .row_ends import LANE_BYTES
 from .scope import Scope
 from .sharing import Segment
 from .values import (
-    ASKED,
     BLOCK,
     CHUNKED,
     FEW,
@@ -140,16 +139,13 @@ class Folding(Leaves):
     def lane_count(self, root: Root, axis: str) -> int:
         """As many lanes as a vector has elements of what is narrow beside the states; else 0.
 
-        gcc makes no shorter vectors of masks, and branches of what they choose.  Long rows of
-        floats have two vectors, for each addition waits for the one before.
+        gcc makes no shorter vectors of masks, and branches of what they choose.
         """
         sizes = [v.dtype.itemsize for v in walk(root.inputs(), lambda v: isinstance(v, Fold))
                  if isinstance(v, Load) and axis in v.axes]
         narrow = min(sizes, default=LANE_BYTES)
         wide = max(d.itemsize for d in root.fold.program.state)
-        if 4 * narrow <= wide:
-            return LANE_BYTES // narrow
-        return 2 * LANES if wide == 4 and self.spec.between(axis)[0] >= ASKED else 0
+        return LANE_BYTES // narrow if 4 * narrow <= wide else 0
 
     def vectors(self, segment: Segment, axis: str, length: int, scope: Scope) -> None:
         """Choose between values in a loop of its own, where a row is too short for lanes.

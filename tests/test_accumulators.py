@@ -634,14 +634,3 @@ def test_columns_of_what_rows_decide_take_one_pass():
     assert text.count("if (phase ==") == 3 and "double *const sum0 = parts0" in text
     first = text[text.index("phase == 0"):text.index("phase == 1")]
     assert "z0_p" in first and "z1_p" not in first
-
-
-def test_long_rows_of_floats_have_two_vectors_of_lanes():
-    f = ec.compile(lambda x: x.var(axis=1))
-    for dtype, n, lanes in (("f4", 511, "LANES"), ("f4", 512, "LANES_32"), ("f8", 600, "LANES")):
-        x = np.random.default_rng(n).uniform(-9, 9, (5, n)).astype(dtype)
-        assert f"sum0_lane[{lanes}]" in f.dump(x)
-        np.testing.assert_allclose(f(x), x.var(axis=1), rtol=1e-5 if dtype == "f4" else 1e-12)
-    with_doubles = ec.compile(lambda x: (x.sum(axis=1), x.sum(axis=1, dtype="f8")))
-    x = np.random.default_rng(0).uniform(-9, 9, (5, 700)).astype("f4")
-    np.testing.assert_array_equal(with_doubles(x)[0], ec.compile(lambda x: x.sum(axis=1))(x))
