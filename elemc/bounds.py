@@ -40,10 +40,9 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     `CHUNKED` rows of at most `NARROW` elements are folded in chunks, if there are at most `SLICES`
     of each for folds that wait, and of fewer, if nothing is kept, each is one; `DEEP` rows of
     slices may be folded by rows.  Rows that are written are worth more if they have `LINED`
-    elements, rows that are divided if they have as many as `LEAST`, and rows that come from memory,
-    or are folded floats, if they have `ASKED`.  What cannot be merged minds whether there are
-    `VECTOR` rows, and what is dear and does not change along an axis, whether that has `AGAIN`
-    indices.
+    elements, rows that are divided if they have as many as `LEAST`, and rows that come from memory
+    if they have `ASKED`.  What cannot be merged minds whether there are `VECTOR` rows, and what is
+    dear and does not change along an axis, whether that has `AGAIN` indices.
     """
     found: Bounds = {}
     values = walk(roots_of(spec.stores))
