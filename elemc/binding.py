@@ -13,7 +13,8 @@ from . import runtime
 from .arguments import known, overlap, places_of, same
 from .bounds import bounds_of_rows
 from .compiler import Closed
-from .specialize import Signature, folds, line_extents, read_across
+from .quotients import folds
+from .specialize import Signature, line_extents, read_across
 
 FEW = 1024  # bytes of the largest input from which on rows have kernels; as in callable.c
 

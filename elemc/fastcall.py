@@ -214,7 +214,8 @@ def stream(closed: Closed, compiled: Compiled, signature: Signature,
     work, the buffers.  Lists start with their length.
     """
     from .bounds import bounds_of_rows
-    from .specialize import folds, line_extents, read_across
+    from .quotients import folds
+    from .specialize import line_extents, read_across
 
     bind, program = compiled.bindings, closed.extents.program
     bounds = {e: (low, high) for e, low, high in signature.bounds}

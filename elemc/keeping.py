@@ -55,11 +55,17 @@ class Keeping(Folding):
                 scope.hoist(values, frozenset(axes[:k]), None)
                 scope.body.append(loop)
                 scope = scope.inside(loop.body)
-            made = scope.values(values)
             for value in values:
-                buffer = replace(self.buffer("buffer", value.dtype, axes), axes=value.axes)
-                scope.body.append(Assign(buffer, made[value]))
-                self.planned[value] = self.buffered[value] = buffer
+                self.planned[value] = replace(
+                    self.buffer("buffer", value.dtype, axes), axes=value.axes)
+            self.fill(values, scope)
+
+    def fill(self, values: Sequence[Value], scope: Scope) -> None:
+        """Write values into the buffers that they have; from now on they are found there."""
+        made = scope.values(values)
+        for value in values:
+            scope.body.append(Assign(self.planned[value], made[value]))
+            self.buffered[value] = self.planned[value]
 
     def is_there(self, value: Value) -> bool:
         """Whether a value is what other loops leave, or have left in a buffer."""
@@ -92,10 +98,7 @@ class Keeping(Folding):
             scope.hoist(found, frozenset(inner[:-1]), None)
             loop = Loop(inner[-1], "serial", [], independent=True)
             scope.body.append(loop)
-            made = scope.inside(loop.body).values(found)
-            for value in found:
-                loop.body.append(Assign(self.planned[value], made[value]))
-                self.buffered[value] = self.planned[value]
+            self.fill(found, scope.inside(loop.body))
         return found
 
     def keep_in_outputs(self, segment: Segment) -> None:

@@ -46,7 +46,7 @@ def by_inverses(spec: Specialized) -> Specialized:
     """The same, with divisions of whole rows by one number as products where that is exact."""
     ways: dict[tuple[str, ...], dict[Value, Value]] = {}
     inverses: dict[Value, Value] = {}
-    stores, folds = [], any(isinstance(v, Fold) for v in walk(roots_of(spec.stores)))
+    stores, maps = [], not folds(spec)
     for store in spec.stores:
         if store.mask is not None:
             stores.append(store)
@@ -57,7 +57,7 @@ def by_inverses(spec: Specialized) -> Specialized:
             if value not in new:
                 same = isinstance(value, Fold) or all(new[a] is a for a in value.args)
                 new[value] = value if same else over_new(value, new)
-                if isinstance(value, Op) and _divides_rows(value, order, spec, folds):
+                if isinstance(value, Op) and _divides_rows(value, order, spec, maps):
                     new[value] = _shortcut(new[value], order[-1], inverses)
         stores.append(replace(store, value=new[store.value]))
     return replace(spec, stores=tuple(stores))
@@ -72,9 +72,10 @@ def _shortcut(value: Value, row: str, inverses: dict[Value, Value]) -> Value:
     return Op(value.axes, value.dtype, SHORTCUT, (_fine(x, y, row), quick, value))
 
 
-def looks(fold: Fold) -> bool:
-    """Whether a fold is not what was written, but looks for what is odd."""
-    return isinstance(fold.arg, Op) and fold.arg.op is ODD
+def folds(spec: Specialized) -> bool:
+    """Whether anything is folded as it was written, not to look for what is odd."""
+    return any(isinstance(v, Fold) and not (isinstance(v.arg, Op) and v.arg.op is ODD)
+               for v in walk(roots_of(spec.stores)))
 
 
 def divides(value: Value) -> bool:
@@ -82,7 +83,7 @@ def divides(value: Value) -> bool:
     return isinstance(value, Op) and value.op is OPS["divide"] and value.dtype.char in "fd"
 
 
-def _divides_rows(value: Op, order: Sequence[str], spec: Specialized, folds: bool) -> bool:
+def _divides_rows(value: Op, order: Sequence[str], spec: Specialized, maps: bool) -> bool:
     """Whether many numbers of a row, which is looked at, too, are divided by one."""
     if not divides(value) or not order:
         return False
@@ -93,13 +94,18 @@ def _divides_rows(value: Op, order: Sequence[str], spec: Specialized, folds: boo
     # that, too, as twice as many are divided at a time
     own, size = cost(walk([x], lambda v: isinstance(v, Fold))), x.dtype.itemsize
     waits = spec.large and (size == 4 or own < HEAVY)
-    if folds:
+    if maps:
+        looked_at = size == 8 and own < DEAR and high <= BLOCK and _goes_along(x, order, spec)
+    else:
         looked_at = any(isinstance(v, Fold) and order[-1] in v.over for v in walk([y]))
-    else:  # it is read twice, and not computed before all rows
-        looked_at = size == 8 and own < DEAR and high <= BLOCK and x.axes.issuperset(order) and all(
-            memory_order(v.access, spec.operands[v.operand])[-1] == order[-1]
-            for v in walk([x]) if isinstance(v, Load) and order[-1] in v.axes)
     return bool(rows) and looked_at and low >= LEAST[size] and not waits
+
+
+def _goes_along(x: Value, order: Sequence[str], spec: Specialized) -> bool:
+    """Whether a value is computed in all loops, and read along lines, so that twice is cheap."""
+    return x.axes.issuperset(order) and all(
+        memory_order(v.access, spec.operands[v.operand])[-1] == order[-1]
+        for v in walk([x]) if isinstance(v, Load) and order[-1] in v.axes)
 
 
 def _fine(x: Value, y: Value, row: str) -> Value:

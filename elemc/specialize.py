@@ -12,7 +12,7 @@ from .graph import Graph
 from .layout import Layout, Operand
 from .lower import Lowering
 from .maps import Extents
-from .quotients import by_inverses, divides, looks
+from .quotients import by_inverses, divides
 from .reads import Env
 from .records import dataclass
 from .refold import refold
@@ -135,11 +135,6 @@ def exact_extents(extents: Extents, signature: Signature) -> dict[int, int]:
         if length is not None:
             exact |= dict.fromkeys(group, length)
     return exact
-
-
-def folds(spec: Specialized) -> bool:
-    """Whether anything is folded, as it was written."""
-    return any(isinstance(v, Fold) and not looks(v) for v in walk(roots_of(spec.stores)))
 
 
 def lines(spec: Specialized) -> dict[Store, str]:
