@@ -84,6 +84,6 @@ def run(function: Any, closed: Closed, arrays: Sequence[np.ndarray], sizes: Sequ
         runtime.fail(status, function)
     for o, copy in copies:
         o[...] = copy
-    if mask is None and not copies and set(reqs) == {"write"}:
-        function._register(closed, compiled, signature, arrays, sizes, outs)
+    if not copies and "null" not in reqs:
+        function._register(closed, compiled, signature, arrays, sizes, outs, mask)
     return results

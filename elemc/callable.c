@@ -32,7 +32,8 @@
 
 enum {
   RANK = 8,          /* of an operand whose layout fits into a word of the key */
-  OPERANDS = 32,     /* inputs, captured arrays and outputs of one function */
+  OPERANDS = 32,     /* inputs, captured arrays, a mask and outputs of one function */
+  WORDS = OPERANDS + 2, /* of a key: the mask and the kind come on top */
   PLACES = 192,      /* extents, sizes, pointers, strides or buffers of one kernel */
   ENTRIES = 64,      /* of one function; the one not used for longest is dropped */
   RELEASE = 10000,   /* nanoseconds of work from which on the GIL is released */
@@ -65,6 +66,11 @@ typedef struct {
   int ndim, itemsize;
 } Operand;
 
+/* The keywords of a call, NULL where they say nothing. */
+typedef struct {
+  PyObject *out, *where, *req;
+} Options;
+
 /* What an operand of an entry's latest call looked like. */
 typedef struct {
   PyArray_Descr *dtype; /* NULL: it was a number */
@@ -80,10 +86,11 @@ typedef struct {
   PyObject *captured; /* tuple of the arrays that the function captured */
   PyObject *dtypes;   /* tuple of the dtypes of the outputs */
   PyObject *keep;     /* what keeps the kernel loaded */
-  int words;          /* of the key: operands that the caller passes */
-  uint64_t key[OPERANDS];
+  int ninputs;        /* arrays that it reads: inputs, captured arrays, a mask if there is one */
+  int words;          /* of the key: operands that the caller passes, and the kind of the call */
+  uint64_t key[WORDS];
   int64_t *code;
-  Seen *seen;     /* of the latest call: inputs, captured arrays, outputs if they were given */
+  Seen *seen;     /* of the latest call: what it reads, outputs if they were given */
   int64_t *found; /* what followed from these (see carry); NULL before the first call */
   const int64_t *outputs, *buffers; /* where the code tells of them */
 } Entry;
@@ -102,10 +109,13 @@ typedef struct {
 
 /* All that one call works with, on the stack of its thread. */
 typedef struct {
-  int words, given; /* given: whether the caller passed the outputs */
-  uint64_t key[OPERANDS];
-  Operand operand[OPERANDS]; /* inputs, then captured arrays, then outputs */
-  Operand out[OPERANDS];     /* as the caller passed them */
+  int given, masked; /* whether the caller passed the outputs, and where= */
+  uint64_t kind;     /* of these two, and which outputs are added to */
+  int words;
+  uint64_t key[WORDS];
+  Operand operand[OPERANDS];  /* inputs, then captured arrays, a mask, outputs */
+  Operand mask, out[OPERANDS]; /* as the caller passed them */
+  PyArrayObject *where;
   PyArrayObject *source[OPERANDS], *target[OPERANDS]; /* inputs that are arrays, outputs */
   int64_t scalar[OPERANDS];
   struct {
@@ -123,7 +133,7 @@ static PyTypeObject CallableType;
 static double large_bytes; /* of arrays that outgrow the caches */
 static double weight;      /* of a nanosecond of this machine, in units of work */
 static PyObject *fail; /* runtime.fail: raises the error of a status */
-static PyObject *name_call, *name_out, *name_where, *name_req;
+static PyObject *name_call, *name_out, *name_where, *name_req, *name_add, *name_write;
 
 /* -- 1. looking at the operands ---------------------------------------------------------------- */
 
@@ -238,6 +248,50 @@ static int look_at_scalar(PyObject *value, int wanted, Operand *o, uint64_t *wor
   return 1;
 }
 
+static int is(PyObject *name, PyObject *known) {
+  return name == known || PyUnicode_Compare(name, known) == 0;
+}
+
+/* Take the keywords; 0 if one is none of these. */
+static int take_options(PyObject *names, PyObject *const *values, Options *o) {
+  Py_ssize_t count = names == NULL ? 0 : PyTuple_GET_SIZE(names);
+  o->out = o->where = o->req = NULL;
+  for (Py_ssize_t k = 0; k < count; k++) {
+    PyObject *name = PyTuple_GET_ITEM(names, k), *value = values[k];
+    if (is(name, name_out))
+      o->out = value == Py_None ? NULL : value;
+    else if (is(name, name_where))
+      o->where = value == Py_True ? NULL : value;
+    else if (is(name, name_req))
+      o->req = value == Py_None ? NULL : value;
+    else
+      return 0;
+  }
+  return 1;
+}
+
+/* req=: whether an output is added to; -1 for what Python looks at. */
+static int adds(PyObject *req) {
+  if (!PyUnicode_CheckExact(req)) return -1;
+  return is(req, name_add) ? 1 : is(req, name_write) ? 0 : -1;
+}
+
+/* What kind of call it is, by its keywords; 0 if it is one for Python. */
+static int sort(const Callable *self, const Options *o, Call *c) {
+  c->given = o->out != NULL;
+  c->masked = o->where != NULL;
+  c->kind = (uint64_t)(c->given | c->masked << 1);
+  if (o->req == NULL) return 1;
+  int each = PyTuple_CheckExact(o->req);
+  if (!c->given || (each && PyTuple_GET_SIZE(o->req) != self->nout)) return 0;
+  for (int k = 0; k < self->nout; k++) {
+    int added = adds(each ? PyTuple_GET_ITEM(o->req, k) : o->req);
+    if (added < 0) return 0;
+    c->kind |= (uint64_t)added << (2 + k);
+  }
+  return 1;
+}
+
 static int look_at_output(PyObject *value, int k, Call *c) {
   if (!PyArray_CheckExact(value)) return 0;
   c->target[k] = (PyArrayObject *)value;
@@ -246,7 +300,6 @@ static int look_at_output(PyObject *value, int k, Call *c) {
 
 /* out=: an array for one output, or a tuple of arrays. */
 static int collect_outputs(const Callable *self, PyObject *out, Call *c) {
-  c->given = 1;
   if (!PyTuple_CheckExact(out)) return self->nout == 1 && look_at_output(out, 0, c);
   if (PyTuple_GET_SIZE(out) != self->nout) return 0;
   for (int k = 0; k < self->nout; k++)
@@ -254,9 +307,14 @@ static int collect_outputs(const Callable *self, PyObject *out, Call *c) {
   return 1;
 }
 
-/* Describe the arguments; 0 if the call is one for Python. */
-static int collect(const Callable *self, PyObject *const *args, PyObject *out, Call *c) {
-  c->given = 0;
+static int collect_mask(PyObject *where, Call *c) {
+  if (!PyArray_CheckExact(where)) return 0;
+  c->where = (PyArrayObject *)where;
+  return PyArray_TYPE(c->where) == NPY_BOOL && look_at(c->where, &c->mask, &c->key[c->words++]);
+}
+
+/* Describe the operands of a call that is sorted; 0 if it is one for Python. */
+static int collect(const Callable *self, PyObject *const *args, const Options *options, Call *c) {
   c->words = self->nin;
   for (int k = 0; k < self->nin; k++) {
     Operand *o = &c->operand[k];
@@ -267,7 +325,10 @@ static int collect(const Callable *self, PyObject *const *args, PyObject *out, C
       return 0;
     }
   }
-  return out == NULL || collect_outputs(self, out, c);
+  if (c->masked && !collect_mask(options->where, c)) return 0;
+  if (c->given && !collect_outputs(self, options->out, c)) return 0;
+  c->key[c->words++] = c->kind;
+  return 1;
 }
 
 /* -- 2. finding the entry ---------------------------------------------------------------------- */
@@ -347,10 +408,17 @@ static int crosses(const Call *c, const int64_t **code) {
   return crossed;
 }
 
+/* Bits of the dimensions of the mask that are 1. */
+static int64_t ones_of_mask(const Call *c) {
+  int64_t ones = 0;
+  for (int d = 0; c->masked && d < c->mask.ndim; d++) ones |= (int64_t)(c->mask.shape[d] == 1) << d;
+  return ones;
+}
+
 /* Run the extent program, as maps.run_extents: 1 if it is this entry's call, 0 if sizes do not fit
  * together, are 1 in other places, or beyond what the kernel relies on.  Then *code stands behind
  * the program and what tells of sizes. */
-static int match(const Entry *e, Call *c, int ninputs, const int64_t **code) {
+static int match(const Entry *e, Call *c, const int64_t **code) {
   const int64_t *step = e->code + 1;
   c->has.extents = e->code[0];
   for (int64_t k = 0; k < c->has.extents; k++, step += INSTRUCTION) {
@@ -379,9 +447,10 @@ static int match(const Entry *e, Call *c, int ninputs, const int64_t **code) {
     if (!fits(value, step[5], step[6])) return 0;
     c->extent[k] = value;
   }
+  if (ones_of_mask(c) != *step++) return 0;
   *code = step + 2;
   if (step[0] || step[1]) { /* it depends on the size of the inputs */
-    int64_t most = most_bytes(c, ninputs);
+    int64_t most = most_bytes(c, e->ninputs - c->masked);
     if (step[0] && most >= FEW) return 0;
     if (step[1] && ((double)most >= large_bytes) != (step[1] > 0)) return 0;
   }
@@ -405,7 +474,8 @@ static Entry *find(Callable *self, Call *c, const int64_t **code) {
     uint64_t word;
     for (int j = 0; j < PyTuple_GET_SIZE(e->captured); j++)
       look_at((PyArrayObject *)PyTuple_GET_ITEM(e->captured, j), &c->operand[self->nin + j], &word);
-    if (match(e, c, self->nin + (int)PyTuple_GET_SIZE(e->captured), code)) return to_front(self, k);
+    if (c->masked) c->operand[e->ninputs - 1] = c->mask;
+    if (match(e, c, code)) return to_front(self, k);
   }
   return NULL;
 }
@@ -470,16 +540,25 @@ static int usable(const Call *c, int k, int nin, int ninputs, const npy_intp *sh
   int flags = PyArray_FLAGS(c->target[k]);
   /* bit 31 is NumPy's private NPY_ARRAY_WARN_ON_WRITE */
   if (o->ndim != ndim || !(flags & NPY_ARRAY_WRITEABLE) || flags < 0) return 0;
-  for (int d = 0; d < ndim; d++)
-    if (o->shape[d] != shape[d] || (o->strides[d] == 0 && shape[d] > 1)) return 0;
+  for (int d = 0; d < ndim; d++) {
+    if (o->shape[d] != shape[d]) return 0;
+    if (o->strides[d] == 0 && shape[d] > 1 && bytes_of(o) > 0) return 0;
+  }
   for (int j = 0; j < ninputs; j++) {
     const Operand *a = &c->operand[j];
     if (may_overlap(o, a) &&
-        !(j < nin && in_place >> j & 1 && c->key[nin + k] == c->key[j] && same(o, a)))
+        !(j < nin && in_place >> j & 1 && c->key[nin + c->masked + k] == c->key[j] && same(o, a)))
       return 0;
   }
   for (int j = 0; j < k; j++)
     if (may_overlap(o, &c->out[j])) return 0;
+  return 1;
+}
+
+/* Whether the mask stretches to an output of this shape; if not, Python says why. */
+static int stretches(const Operand *mask, const npy_intp *shape, int ndim) {
+  for (int d = mask->ndim - 1, at = ndim - 1; d >= 0; d--, at--)
+    if (at < 0 || (mask->shape[d] != 1 && mask->shape[d] != shape[at])) return 0;
   return 1;
 }
 
@@ -570,10 +649,10 @@ static PyArrayObject *allocate(const Call *c, PyArray_Descr *dtype, const npy_in
 }
 
 /* Outputs, checked or new: 1, 0 if Python has to look at them, -1 and an error.
- * A new output of rank 0 is a place in `scalars`, as it comes back as a scalar. */
+ * A new output of rank 0 is a place in `scalars`, as it comes back as a scalar.  Under a mask, new
+ * ones begin with zeros. */
 static int outputs(const Callable *self, const Entry *e, Call *c, const int64_t **code, int check,
                    PyObject **results, npy_clongdouble *scalars) {
-  int ninputs = self->nin + (int)PyTuple_GET_SIZE(e->captured);
   const int64_t *at = *code;
   for (int k = 0; k < self->nout; k++) {
     npy_intp shape[NPY_MAXDIMS];
@@ -582,21 +661,23 @@ static int outputs(const Callable *self, const Entry *e, Call *c, const int64_t 
     for (int d = 0; d < ndim; d++) shape[d] = c->extent[*at++];
     const int64_t *order = *at++ ? at : NULL;
     at += order == NULL ? 0 : ndim;
-    Operand *o = &c->operand[ninputs + k];
+    Operand *o = &c->operand[e->ninputs + k];
+    if (check && c->masked && !stretches(&c->mask, shape, ndim)) return 0;
     if (c->given) {
       if (!check) continue;
-      if (!usable(c, k, self->nin, ninputs, shape, ndim, in_place)) return 0;
+      if (!usable(c, k, self->nin, e->ninputs, shape, ndim, in_place)) return 0;
       *o = c->out[k];
       continue;
     }
     if (ndim == 0) {
-      o->data = (char *)&scalars[k];
+      o->data = memset(&scalars[k], 0, sizeof scalars[k]);
       o->ndim = 0;
       continue;
     }
     PyArrayObject *made =
         allocate(c, (PyArray_Descr *)PyTuple_GET_ITEM(e->dtypes, k), shape, ndim, order, called);
     if (made == NULL) return -1;
+    if (c->masked) memset(PyArray_BYTES(made), 0, (size_t)PyArray_NBYTES(made));
     results[k] = (PyObject *)made;
     o->data = PyArray_BYTES(made);
     o->strides = PyArray_STRIDES(made);
@@ -694,8 +775,8 @@ static void see(Seen *seen, const Operand *o, PyArrayObject *array) {
 
 /* Keep what this call found for the next, if there is room for it. */
 static void keep(Entry *e, Call *c, int nin, int nout) {
-  int ncaptured = (int)PyTuple_GET_SIZE(e->captured), ninputs = nin + ncaptured;
-  for (int k = nin; k < ninputs; k++)
+  int ncaptured = (int)PyTuple_GET_SIZE(e->captured);
+  for (int k = nin; k < e->ninputs; k++)
     if (c->operand[k].ndim > RANK) return;
   if (e->found == NULL) { /* the code is the same in all calls, and so is how many there are */
     int64_t words = COUNTS + 2 + c->has.extents + c->has.sizes + c->has.strides +
@@ -708,12 +789,14 @@ static void keep(Entry *e, Call *c, int nin, int nout) {
   for (int k = 0; k < ncaptured; k++)
     see(&e->seen[nin + k], &c->operand[nin + k],
         (PyArrayObject *)PyTuple_GET_ITEM(e->captured, k));
+  if (c->masked) see(&e->seen[e->ninputs - 1], &c->mask, c->where);
   for (int k = 0; c->given && k < nout; k++) {
-    Seen *seen = &e->seen[ninputs + k];
+    Seen *seen = &e->seen[e->ninputs + k];
     see(seen, &c->out[k], c->target[k]);
     seen->same = 0;
     for (int j = 0; j < nin; j++)
-      if (c->source[j] != NULL && c->key[j] == c->key[nin + k] && same(&c->operand[j], &c->out[k]))
+      if (c->source[j] != NULL && c->key[j] == c->key[nin + c->masked + k] &&
+          same(&c->operand[j], &c->out[k]))
         seen->same |= (uint32_t)1 << j;
   }
 }
@@ -738,9 +821,9 @@ static int apart(const Seen *a, const char *a_data, const Seen *b, const char *b
 }
 
 /* Whether this is again a call like the entry's latest, its outputs apart from its inputs. */
-static int again(const Callable *self, Entry *e, PyObject *const *args, PyObject *const *outs,
-                 Call *c) {
-  int nin = self->nin, ninputs = nin + (int)PyTuple_GET_SIZE(e->captured);
+static int again(const Callable *self, Entry *e, PyObject *const *args, PyObject *where,
+                 PyObject *const *outs, Call *c) {
+  int nin = self->nin, ninputs = e->ninputs, last = ninputs - c->masked;
   const Seen *seen = e->seen;
   uint64_t word;
   for (int k = 0; k < nin; k++) {
@@ -749,8 +832,9 @@ static int again(const Callable *self, Entry *e, PyObject *const *args, PyObject
                                                 &c->scalar[k]) || word != e->key[k])
       return 0;
   }
-  for (int k = nin; k < ninputs; k++)
+  for (int k = nin; k < last; k++)
     if (!like(&seen[k], PyTuple_GET_ITEM(e->captured, k - nin), &c->operand[k].data)) return 0;
+  if (c->masked && !like(&seen[last], where, &c->operand[last].data)) return 0;
   for (int k = ninputs; c->given && k < ninputs + self->nout; k++) {
     if (!like(&seen[k], outs[k - ninputs], &c->operand[k].data)) return 0;
     c->target[k - ninputs] = (PyArrayObject *)outs[k - ninputs];
@@ -764,19 +848,18 @@ static int again(const Callable *self, Entry *e, PyObject *const *args, PyObject
 }
 
 /* The entry whose latest call was like this one, moved to the front, or NULL. */
-static Entry *repeated(Callable *self, PyObject *const *args, PyObject *out, Call *c) {
-  PyObject *const *outs = &out;
-  c->given = out != NULL;
-  if (c->given && PyTuple_CheckExact(out)) {
-    if (PyTuple_GET_SIZE(out) != self->nout) return NULL;
-    outs = PySequence_Fast_ITEMS(out);
+static Entry *repeated(Callable *self, PyObject *const *args, const Options *options, Call *c) {
+  PyObject *const *outs = &options->out;
+  if (c->given && PyTuple_CheckExact(options->out)) {
+    if (PyTuple_GET_SIZE(options->out) != self->nout) return NULL;
+    outs = PySequence_Fast_ITEMS(options->out);
   } else if (c->given && self->nout != 1) {
     return NULL;
   }
-  int words = self->nin + (c->given ? self->nout : 0);
   for (int k = 0; k < self->used; k++) {
     Entry *e = self->entry[k];
-    if (e->found == NULL || e->words != words || !again(self, e, args, outs, c)) continue;
+    if (e->found == NULL || e->key[e->words - 1] != c->kind) continue;
+    if (!again(self, e, args, options->where, outs, c)) continue;
     carry(e, c, 1);
     return to_front(self, k);
   }
@@ -882,7 +965,7 @@ static int run(Callable *self, Entry *e, Call *c, const int64_t *code, PyObject 
   if (first && meets_nothing(c, &code)) return 0;
   if (first) {
     e->outputs = code;
-    c->large = large_inputs(c, self->nin + (int)PyTuple_GET_SIZE(e->captured));
+    c->large = large_inputs(c, e->ninputs);
   }
   for (int k = 0; k < self->nout; k++) results[k] = NULL;
   code = e->outputs;
@@ -926,37 +1009,19 @@ static PyObject *call_python(PyObject *self, PyObject *const *args, Py_ssize_t n
   return result;
 }
 
-static int is(PyObject *name, PyObject *known) {
-  return name == known || PyUnicode_Compare(name, known) == 0;
-}
-
-/* Whether the keywords say nothing but out=, which is then *out. */
-static int only_out(PyObject *names, PyObject *const *values, PyObject **out) {
-  Py_ssize_t count = names == NULL ? 0 : PyTuple_GET_SIZE(names);
-  *out = NULL;
-  for (Py_ssize_t k = 0; k < count; k++) {
-    PyObject *name = PyTuple_GET_ITEM(names, k), *value = values[k];
-    if (is(name, name_out)) {
-      *out = value == Py_None ? NULL : value;
-    } else if (!(is(name, name_where) && value == Py_True) &&
-               !(is(name, name_req) && value == Py_None)) {
-      return 0;
-    }
-  }
-  return 1;
-}
-
 static PyObject *call(PyObject *function, PyObject *const *args, size_t nargsf, PyObject *names) {
   Callable *self = (Callable *)function;
   Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
-  PyObject *out, *result;
+  PyObject *result;
+  Options options;
   const int64_t *code;
   Call c;
-  if (nargs == self->nin && only_out(names, args + nargs, &out)) {
-    Entry *e = repeated(self, args, out, &c);
+  if (nargs == self->nin && take_options(names, args + nargs, &options) &&
+      sort(self, &options, &c)) {
+    Entry *e = repeated(self, args, &options, &c);
     if (e != NULL)
       code = NULL;
-    else if (collect(self, args, out, &c))
+    else if (collect(self, args, &options, &c))
       e = find(self, &c, &code);
     if (e != NULL) {
       e->uses++;
@@ -968,46 +1033,52 @@ static PyObject *call(PyObject *function, PyObject *const *args, size_t nargsf, 
   return call_python(function, args, nargs, names);
 }
 
-/* Arguments of `_lacks` and `_add`: a tuple of input arrays, a tuple of outputs or None. */
-static int collect_arrays(const Callable *self, PyObject *arrays, PyObject *outs, Call *c) {
-  return PyTuple_Check(arrays) && PyTuple_GET_SIZE(arrays) == self->nin &&
-         collect(self, PySequence_Fast_ITEMS(arrays), outs == Py_None ? NULL : outs, c);
+/* Arguments of `_lacks`, `_key` and `_add`: a tuple of input arrays, and another of out=, where=
+ * and req= as in a call. */
+static int collect_arrays(const Callable *self, PyObject *arrays, PyObject *rest, Call *c) {
+  if (!PyTuple_Check(arrays) || PyTuple_GET_SIZE(arrays) != self->nin) return 0;
+  PyObject *out = PyTuple_GET_ITEM(rest, 0), *where = PyTuple_GET_ITEM(rest, 1),
+           *req = PyTuple_GET_ITEM(rest, 2);
+  Options options = {out == Py_None ? NULL : out, where == Py_True ? NULL : where,
+                     req == Py_None ? NULL : req};
+  return sort(self, &options, c) &&
+         collect(self, PySequence_Fast_ITEMS(arrays), &options, c);
 }
 
-PyDoc_STRVAR(lacks_doc, "_lacks(arrays, outs): whether an entry for this call can be added.");
+PyDoc_STRVAR(lacks_doc, "_lacks(arrays, rest): whether an entry for this call can be added.");
 
 static PyObject *lacks(PyObject *self, PyObject *args) {
-  PyObject *arrays, *outs;
+  PyObject *arrays, *rest;
   const int64_t *code;
   Call c;
-  if (!PyArg_ParseTuple(args, "OO", &arrays, &outs)) return NULL;
-  return PyBool_FromLong(collect_arrays((Callable *)self, arrays, outs, &c) &&
+  if (!PyArg_ParseTuple(args, "OO!", &arrays, &PyTuple_Type, &rest)) return NULL;
+  return PyBool_FromLong(collect_arrays((Callable *)self, arrays, rest, &c) &&
                          find((Callable *)self, &c, &code) == NULL);
 }
 
-PyDoc_STRVAR(key_doc, "_key(arrays, outs): what is alike in calls that one entry may serve, or None.");
+PyDoc_STRVAR(key_doc, "_key(arrays, rest): what is alike in calls that one entry may serve, or None.");
 
 static PyObject *key(PyObject *self, PyObject *args) {
-  PyObject *arrays, *outs;
+  PyObject *arrays, *rest;
   Call c;
-  if (!PyArg_ParseTuple(args, "OO", &arrays, &outs)) return NULL;
-  if (!collect_arrays((Callable *)self, arrays, outs, &c)) Py_RETURN_NONE;
+  if (!PyArg_ParseTuple(args, "OO!", &arrays, &PyTuple_Type, &rest)) return NULL;
+  if (!collect_arrays((Callable *)self, arrays, rest, &c)) Py_RETURN_NONE;
   return PyBytes_FromStringAndSize((char *)c.key, c.words * (Py_ssize_t)sizeof *c.key);
 }
 
-PyDoc_STRVAR(add_doc, "_add(arrays, outs, address, code, captured, dtypes, keep): add an entry.");
+PyDoc_STRVAR(add_doc, "_add(arrays, rest, address, code, captured, dtypes, keep): add an entry.");
 
 static PyObject *add(PyObject *callable, PyObject *args) {
   Callable *self = (Callable *)callable;
-  PyObject *arrays, *outs, *captured, *dtypes, *keep;
+  PyObject *arrays, *rest, *captured, *dtypes, *keep;
   unsigned long long address;
   const char *code;
   Py_ssize_t bytes;
   Call c;
-  if (!PyArg_ParseTuple(args, "OOKy#O!O!O", &arrays, &outs, &address, &code, &bytes, &PyTuple_Type,
-                        &captured, &PyTuple_Type, &dtypes, &keep))
+  if (!PyArg_ParseTuple(args, "OO!Ky#O!O!O", &arrays, &PyTuple_Type, &rest, &address, &code, &bytes,
+                        &PyTuple_Type, &captured, &PyTuple_Type, &dtypes, &keep))
     return NULL;
-  if (!collect_arrays(self, arrays, outs, &c)) Py_RETURN_NONE;
+  if (!collect_arrays(self, arrays, rest, &c)) Py_RETURN_NONE;
   Entry *e = PyMem_Calloc(1, sizeof *e);
   int64_t *copy = PyMem_Malloc((size_t)bytes);
   Seen *seen = PyMem_Calloc((size_t)(c.words + PyTuple_GET_SIZE(captured)), sizeof *seen);
@@ -1021,6 +1092,7 @@ static PyObject *add(PyObject *callable, PyObject *args) {
   memcpy(e->key, c.key, (size_t)c.words * sizeof *c.key);
   e->uses = 1;
   e->kernel = (Kernel)(uintptr_t)address;
+  e->ninputs = self->nin + (int)PyTuple_GET_SIZE(captured) + c.masked;
   e->words = c.words;
   e->code = copy;
   e->seen = seen;
@@ -1319,8 +1391,11 @@ PyMODINIT_FUNC PyInit_elemc_callable(void) {
   name_out = PyUnicode_InternFromString("out");
   name_where = PyUnicode_InternFromString("where");
   name_req = PyUnicode_InternFromString("req");
+  name_add = PyUnicode_InternFromString("add");
+  name_write = PyUnicode_InternFromString("write");
   PyObject *module = PyModule_Create(&definition);
   if (name_call == NULL || name_out == NULL || name_where == NULL || name_req == NULL ||
+      name_add == NULL || name_write == NULL ||
       large_handler == NULL || module == NULL ||
       PyModule_AddType(module, &CallableType) < 0 ||
       PyModule_AddType(module, &DispatcherType) < 0 ||

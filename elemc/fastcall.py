@@ -121,33 +121,33 @@ class _Teaching:
 
     def _call(self: Any, *args: Any, out: Any = None, where: Any = True, req: Any = None,
               **named: Any) -> Any:
-        if self._plans and where is True and req is None and not named and self._recall(args, out):
-            return load().Callable.__call__(self, *args, out=out)
+        if self._plans and not named and self._recall(args, (out, where, req)):
+            return load().Callable.__call__(self, *args, out=out, where=where, req=req)
         return super()._call(*args, out=out, where=where, req=req, **named)  # type: ignore[misc]
 
-    def _recall(self: Any, args: tuple[Any, ...], out: Any) -> bool:
+    def _recall(self: Any, args: tuple[Any, ...], rest: tuple[Any, ...]) -> bool:
         """Teach the C what another process found out of calls like this; whether that was enough.
 
         If it was not, or the C declines the call for its data, Python serves it, and has the error.
         """
-        if not self._has_compiler() or not self._lacks(args, out):
+        if not self._has_compiler() or not self._lacks(args, rest):
             return False
         if self._compiler != plans.compiler():
             return False  # it is another by now
         shapes = plans.shapes(args)
         with self._lock:
-            key = self._key(args, out)
+            key = self._key(args, rest)
             for plan in sorted(self._plans.get(key, ()),
                                key=lambda plan: plan.shapes != shapes):
                 found = stored_kernel(plan.kernel, plan.checksum, plan.entry, plan.libraries)
-                if found is not None and self._lacks(args, out):
+                if found is not None and self._lacks(args, rest):
                     arrays = self.graph.captured
-                    self._add(args, out, found[0], plan.code,
+                    self._add(args, rest, found[0], plan.code,
                               tuple(arrays[k].array.data for k in plan.captured),
                               tuple(map(np.dtype, plan.dtypes)), found[1])
                     self._recalled.append((tuple(map(np.dtype, plan.closed)), plan.signature))
             self._plans.pop(key, None)
-            return not self._lacks(args, out)
+            return not self._lacks(args, rest)
 
     def closings(self: Any) -> list[Closed]:
         """The closed graphs for all dtypes met so far; the compiler catches up with the plans."""
@@ -169,22 +169,22 @@ class _Teaching:
 
     def _register(self: Any, closed: Closed, compiled: Compiled, signature: Signature,
                   arrays: Sequence[np.ndarray], sizes: Sequence[int],
-                  outs: Sequence[np.ndarray | None]) -> None:
+                  outs: Sequence[np.ndarray | None], mask: np.ndarray | None) -> None:
         """Add an entry for calls like this one, which wrote all of `outs` with `compiled`."""
         ins = tuple(arrays)
         given = tuple(o for o in outs if o is not None)
-        if len(given) not in (0, len(outs)) or not self._lacks(ins, given or None):
+        rest = (given or None, True if mask is None else mask, signature.modes if given else None)
+        if len(given) not in (0, len(outs)) or not self._lacks(ins, rest):
             return
         if not fits(closed, compiled):
             return
         code = np.array(stream(closed, compiled, signature, sizes), np.int64).tobytes()
-        self._add(ins, given or None, compiled.kernel.address, code,
+        self._add(ins, rest, compiled.kernel.address, code,
                   tuple(c.array.data for c in closed.graph.captured),
                   tuple(o.dtype for o in closed.graph.outputs), compiled)
         if self._place is not None and self._compiler == plans.compiler():
             plan = plans.plan_of(self, closed, compiled, signature, ins, code)
-            plans.keep(self._place, (self._wanted, self._outputs), self._key(ins, given or None),
-                       plan)
+            plans.keep(self._place, (self._wanted, self._outputs), self._key(ins, rest), plan)
 
 
 class _TeachingKinds:
@@ -207,11 +207,12 @@ def stream(closed: Closed, compiled: Compiled, signature: Signature,
            sizes: Sequence[int]) -> list[int]:
     """How calls like one with this signature and extents `sizes` bind their arrays.
 
-    In order: the extent program, with bounds; whether it is for small inputs alone, whether it is
-    for inputs that come from memory (1) or do not (-1), whether outputs outgrow the caches; their
-    lines, whether lines read across outgrow the first one, what is read across, the folds that must
-    not be empty, the outputs, the sizes, the pointers with their strides, the phases with their
-    work, the buffers.  Lists start with their length.
+    In order: the extent program, with bounds; the dimensions of the mask that are 1, as bits;
+    whether it is for small inputs alone, whether it is for inputs that come from memory (1) or do
+    not (-1), whether outputs outgrow the caches; their lines, whether lines read across outgrow the
+    first one, what is read across, the folds that must not be empty, the outputs, the sizes, the
+    pointers with their strides, the phases with their work, the buffers.  Lists start with their
+    length.
     """
     from .bounds import bounds_of_rows
     from .quotients import folds
@@ -225,7 +226,8 @@ def stream(closed: Closed, compiled: Compiled, signature: Signature,
     few = not bounds and bool(bounds_of_rows(compiled.spec, sizes))
     far = 0 if not folds(compiled.spec) else 1 if signature.far else -1
     lines = line_extents(compiled.spec)
-    words += [int(few), far, int(signature.large), len(lines)]
+    ones = sum(one << d for d, one in enumerate(signature.mask_ones))
+    words += [ones, int(few), far, int(signature.large), len(lines)]
     for itemsize, least, line, every in lines:
         words += [itemsize, least, len(line), *line, len(every), *every]
     across = read_across(compiled.spec)

@@ -321,7 +321,7 @@ class Function:
 
     def _register(self, closed: Closed, compiled: Compiled, signature: Signature,
                   arrays: Sequence[np.ndarray], sizes: Sequence[int],
-                  outs: Sequence[np.ndarray | None]) -> None:
+                  outs: Sequence[np.ndarray | None], mask: np.ndarray | None) -> None:
         """Hear of a call that any call path can serve; see `fastcall`."""
 
     def specialize(self, closed: Closed, signature: Signature) -> Compiled:

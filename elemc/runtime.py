@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,6 +21,8 @@ from .specialize import Across, Given, Line
 from .work import UNITS
 
 Phase = Callable[[], int]
+
+_function = cache(runtime_function)  # the first one that is loaded stays
 
 LARGE_C = "int64_t elemc_large(void)"
 THREADS_C = "int elemc_threads(double nanoseconds)"
@@ -57,7 +59,7 @@ def allocate(shape: Sequence[int], dtype: np.dtype, perm: Sequence[int], zero: b
 
 def large_bytes() -> int:
     """Bytes from which on arrays outgrow the caches."""
-    return int(runtime_function(LARGE_C)())
+    return int(_function(LARGE_C)())
 
 
 def outgrows_caches(lines: Sequence[Line], sizes: Sequence[int]) -> bool:
@@ -114,17 +116,17 @@ def bind(compiled: Compiled, arrays: Sequence[np.ndarray], sizes: Sequence[int],
         pointers.append(address)
         strides += [sum(step[d] * c for d, c in terms) for terms in pointer.strides]
     n = [size_of(kind, what, sizes, program) for kind, what in bindings.sizes]
-    unit = runtime_function(PACE_C)() / UNITS
+    unit = _function(PACE_C)() / UNITS
     work = [sum(units * math.prod(n[k] for k in places) for units, places in phase.work) * unit
             for phase in bindings.phases]
     pieces = [t for t, phase in zip(work, bindings.phases, strict=True)
               if phase.axis is not None and n[phase.axis] > phase.least]
-    threads = most_threads or runtime_function(THREADS_C)(max(pieces, default=0))
+    threads = most_threads or _function(THREADS_C)(max(pieces, default=0))
     buffers = _buffers(compiled, n, threads)
     places = [b.__array_interface__["data"][0] for b in buffers]
     words = [FFI.new(kind, values or 1) for kind, values in (
         ("intptr_t[]", pointers), ("int64_t[]", strides), ("int64_t[]", n), ("intptr_t[]", places))]
-    run = runtime_function(RUN_C)
+    run = _function(RUN_C)
 
     def phase(number: int, length: int, keep: Any = (arrays, buffers)) -> int:
         status: int = run(compiled.kernel.address, number, length, bindings.phases[number].least,

@@ -45,12 +45,12 @@ def answer(call, *args, **named):
         return type(error), str(error)
 
 
-def check(f, *args, fast=True):
+def check(f, *args, fast=True, **named):
     """Call through Python, then through C; `fast` is whether the C is to serve it."""
-    want = answer(f._call, *args)
+    want = answer(f._call, *args, **named)
     for _ in range(2):  # the second may skip what the first has found
         before = f._hits
-        got = answer(f, *args)
+        got = answer(f, *args, **named)
         assert f._hits - before == fast, want
         if isinstance(want, tuple) and isinstance(want[0], type):
             assert got == want
@@ -59,7 +59,7 @@ def check(f, *args, fast=True):
     return want
 
 
-def check_out(f, args, outs, fast=True):
+def check_out(f, args, outs, fast=True, **named):
     """The same with out=; the arrays are restored between the calls."""
     arrays = [a for a in [*args, *outs] if isinstance(a, np.ndarray) and a.flags.writeable]
     old = [a.copy() for a in arrays]
@@ -69,12 +69,12 @@ def check_out(f, args, outs, fast=True):
             a[...] = o
 
     out = tuple(outs) if len(outs) > 1 else outs[0]
-    want = answer(f._call, *args, out=out)
+    want = answer(f._call, *args, out=out, **named)
     kept = [a.copy() for a in arrays]
     for _ in range(2):
         restore()
         before = f._hits
-        got = answer(f, *args, out=out)
+        got = answer(f, *args, out=out, **named)
         assert f._hits - before == fast, want
         if isinstance(want, tuple) and isinstance(want[0], type):
             assert got == want
@@ -141,6 +141,8 @@ def test_empty():
         want = answer(f._call, np.ones(x), np.ones(y))
         check(f, np.ones(x), np.ones(y), fast=isinstance(want, np.ndarray))
         check(f, np.ones(x, order="F"), np.ones(y)[::-1], fast=isinstance(want, np.ndarray))
+        if isinstance(want, np.ndarray):
+            check_out(f, [np.ones(x), np.ones(y)], [np.ones(want.shape)])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -422,6 +424,89 @@ def test_other_keywords():
     assert f._hits == before + 7
     symbolic = elemc.array("z", 1, dtype="float64")
     assert isinstance(f(symbolic, symbolic), elemc.Array)
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (1,), (3, 4), (3, 1), (1, 4), (1, 1)])
+def test_masks(shape):
+    f = affine(2)
+    x, y = sample("float64", (3, 4)), sample("float64", (3, 4), 1)
+    mask = np.asarray(sample("float64", shape, 2) > 0)
+    for _, m in layouts(mask):
+        check(f, x, y, where=m)
+        check_out(f, [x, y], [np.full((3, 4), 7.0)], where=m)
+        check_out(f, [x, y], [x], where=m)
+        check_out(f, [x, y], [np.full((3, 4), 7.0)], where=m, req="add")
+    for n in (0, 1, 5):  # other sizes, ones of the arrays and of the mask
+        a = sample("float64", (n, 4))
+        m = np.asarray(sample("float64", (shape and (n, 4)[-len(shape):]) or (), 2) > 0)
+        check(f, a, a, where=m)
+        check_out(f, [a, a], [np.full((n, 4), 7.0)], where=m)
+
+
+def test_masks_that_do_not_fit():
+    f = affine(2)
+    x, o = sample("float64", (3, 4)), np.zeros((3, 4))
+    check(f, x, x, where=np.ones((3, 4), bool))
+    check_out(f, [x, x], [o], where=np.ones((3, 4), bool))
+    for shape in [(4, 3), (2, 4), (3,), (2, 3, 4), (1, 3, 4)]:
+        with pytest.raises(elemc.ShapeError, match="where"):
+            f(x, x, where=np.ones(shape, bool))
+        with pytest.raises(elemc.ShapeError, match="where"):
+            f(x, x, out=o, where=np.ones(shape, bool))
+    with pytest.raises(elemc.ShapeError, match="where"):
+        f(x[:1], x[:1], where=np.ones((3, 4), bool))
+    for mask in (np.ones((3, 4)), np.ones((3, 4), "int8"), None):
+        with pytest.raises(elemc.DtypeError, match="where"):
+            f(x, x, where=mask)
+    same(f(x, x, where=False), np.zeros((3, 4)))
+    same(f(x, x, where=[True, False, True, True]),
+         f(x, x, where=np.array([True, False, True, True])))
+
+
+def test_masks_that_outputs_overlap():
+    x = elemc.array("x", 1, dtype="bool")
+    f = elemc.function([x], ~x)
+    a = sample("float64", 12) > 0
+    for _ in range(3):
+        m, o = a.copy(), a[:6].copy()
+        np.testing.assert_array_equal(f(a[:6], out=m[6:], where=m[:6]),
+                                      np.where(a[:6], ~a[:6], a[6:]))
+        np.testing.assert_array_equal(f(a[:6], out=o, where=o), np.where(a[:6], ~a[:6], a[:6]))
+        m = a.copy()
+        want = np.where(a[:6], ~a[:6], a[1:7])
+        np.testing.assert_array_equal(f(a[:6], out=m[1:7], where=m[:6]), want)
+
+
+def test_masks_of_folds_and_captured_arrays():
+    x = elemc.array("x", 2, dtype="float64")
+    f = elemc.function([x], [x.sum(), x.sum(axis=1), x + np.arange(4.0)])
+    a, yes, no = sample("float64", (3, 4)), np.array(True), np.array(False)
+    outs = [np.ones(()), np.ones(3), np.ones((3, 4))]
+    for mask in (yes, no, np.array([True])):
+        check(f, a, where=mask, fast=mask.ndim == 0)
+        check_out(f, [a], outs, where=mask, fast=mask.ndim == 0)
+    line = elemc.function([x], x.sum(axis=1))
+    check(line, a, where=np.array([True, False, True]))
+    check_out(line, [a], [np.ones(3)], where=np.array([True, False, True]), req="add")
+
+
+def test_added():
+    x = elemc.array("x", 1, dtype="float64")
+    f = elemc.function([x], [x + 1, x * 2])
+    a, o, q = sample("float64", 6), np.ones(6), np.full(6, 2.0, "float32")
+    for req in ("add", "write", ("add", "write"), ("write", "add"), ("add", "add")):
+        check_out(f, [a], [o, q], req=req)
+        check_out(f, [a], [a, q], req=req)
+    for req in (["add", "write"], ("add", "null"), ("add",), "nothing", 3, ("add", 3)):
+        before = f._hits
+        answer(f, a, out=(o, q), req=req)
+        assert f._hits == before
+    with pytest.raises(elemc.ArgumentError, match="needs an array"):
+        f(a, req="add")
+    big = sample("float64", 2**16)
+    g = affine(1)
+    check_out(g, [big, big], [np.ones(2**16)], req="add")
+    check(g, big, big, where=big > 0)
 
 
 def test_structure():
