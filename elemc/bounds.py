@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from .cost import DEAR
+from .cost import DEAR, calls
 from .quotients import LEAST, divides
 from .refold import loads_of, memory_order, order_in_memory
 from .values import (
@@ -18,6 +18,7 @@ from .values import (
     LINED,
     LONGEST,
     NARROW,
+    SELECT,
     SHORT,
     SLICES,
     VECTOR,
@@ -25,24 +26,28 @@ from .values import (
     Load,
     Op,
     Specialized,
+    Value,
     roots_of,
     walk,
 )
 
 Bounds = dict[int, tuple[int, int]]
 
+LINE = 64  # bytes of a vector
+
 
 def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     """What is worth knowing of extents that are now `sizes`: the least and most they may be.
 
-    Rows of at most `SHORT` elements are loops that the compiler unrolls, if it knows how long they
-    are, and so are folds of at most `FEW`; folds of rows of at most `BLOCK` elements need no tree;
-    `CHUNKED` rows of at most `NARROW` elements are folded in chunks, if there are at most `SLICES`
-    of each for folds that wait, and of fewer, if nothing is kept, each is one; `DEEP` rows of
-    slices may be folded by rows.  Rows that are written are worth more if they have `LINED`
-    elements, rows that are divided if they have as many as `LEAST`, and rows that come from memory
-    if they have `ASKED`.  What cannot be merged minds whether there are `VECTOR` rows, and what is
-    dear and does not change along an axis, whether that has `AGAIN` indices.
+    Rows of at most `SHORT` elements, and more of narrow ones, are loops that the compiler unrolls,
+    if it knows how long they are, and so are folds of at most `FEW`; folds of rows of at most
+    `BLOCK` elements need no tree; `CHUNKED` rows of at most `NARROW` elements are folded in chunks,
+    if there are at most `SLICES` of each for folds that wait, and of fewer, if nothing is kept,
+    each is one; `DEEP` rows of slices may be folded by rows.  Rows that are written are worth more
+    if they have `LINED` elements, rows that are divided if they have as many as `LEAST`, and rows
+    that come from memory if they have `ASKED`.  What cannot be merged minds whether there are
+    `VECTOR` rows, and what is dear and does not change along an axis, whether that has `AGAIN`
+    indices.
     """
     found: Bounds = {}
     values = walk(roots_of(spec.stores))
@@ -55,21 +60,22 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     accesses += [(v.operand, v.access) for v in values if isinstance(v, Load)]
     if len(spec.axes) < 2 or any(sizes[e] == 0 for every in spec.axes.values() for e in every):
         return found
+    short = _most_unrolled(values, [spec.operands[k].dtype.itemsize for k, _ in accesses])
     for operand, access in accesses:
         for dim in reversed(spec.operands[operand].layout.perm):
             axes = [a for a in access[dim].axes if a in spec.axes]
             every = [e for a in axes for e in spec.axes[a]]
-            long = [e for e in every if sizes[e] > SHORT]
-            short = {e: (sizes[e], sizes[e]) for e in every if e not in long}
+            long = [e for e in every if sizes[e] > short]
+            exact = {e: (sizes[e], sizes[e]) for e in every if e not in long}
             if not long:
-                found |= short
+                found |= exact
                 continue
             most = 0 if len(long) > 1 else BLOCK if folded.issuperset(axes) else (
                 NARROW if folded else 0)
-            most //= math.prod(n for n, _ in short.values())
+            most //= math.prod(n for n, _ in exact.values())
             if sizes[long[0]] <= most:
-                found |= short
-            edges = [SHORT, most]
+                found |= exact
+            edges = [short, most]
             if len(long) == 1 and axes[0] in written:
                 edges += [LINED - 1, *quotients]
             loops = sum(isinstance(v, Fold) and axes[0] in v.over for v in values)
@@ -77,7 +83,7 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
                 edges.append(ASKED - 1)
             _meet(found, long[0], _between(edges, sizes[long[0]]))
             for e in every:
-                found.setdefault(e, (SHORT + 1 if e in long else 1, LONGEST))
+                found.setdefault(e, (short + 1 if e in long else 1, LONGEST))
             break
     for value in values:
         if isinstance(value, Fold) and value.program.lanes:
@@ -103,6 +109,16 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
             _meet(found, e, (least, LONGEST))
         _meet(found, longest, _between([0, mark], sizes[longest]))
     return found
+
+
+def _most_unrolled(values: Sequence[Value], sizes: Iterable[int]) -> int:
+    """Elements of a row that is unrolled, at most; `sizes` are those of its elements, in bytes.
+
+    Rows of maps end with what fills no vector of the narrowest element, one by one, unless there
+    are choices or calls: of less than two of these vectors, that is most of the work.
+    """
+    ends = any(isinstance(v, Fold) or isinstance(v, Op) and v.op is SELECT for v in values)
+    return SHORT if ends or calls(values) else max(SHORT, min(2 * LINE // min(sizes), LINE) - 1)
 
 
 def _marks_of_chunks(fold: Fold, spec: Specialized, sizes: Sequence[int]) -> list[tuple[str, int]]:

@@ -35,7 +35,7 @@ enum {
   OPERANDS = 32,     /* inputs, captured arrays, a mask and outputs of one function */
   WORDS = OPERANDS + 2, /* of a key: the mask and the kind come on top */
   PLACES = 192,      /* extents, sizes, pointers, strides or buffers of one kernel */
-  ENTRIES = 64,      /* of one function; the one not used for longest is dropped */
+  ENTRIES = 128,     /* of one function; the one not used for longest is dropped */
   RELEASE = 10000,   /* nanoseconds of work from which on the GIL is released */
   SMALL = 20000,     /* nanoseconds of work for which one thread is enough */
   WEIGHT = 16,       /* units of work in a nanosecond */

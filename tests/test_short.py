@@ -55,6 +55,21 @@ def test_the_same_bits(shape, dtype, layout, monkeypatch):
     np.testing.assert_allclose(turned[0].sum(axis=-1), 1, rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int16"])
+@pytest.mark.parametrize("n", [17, 31, 32, 63, 64])
+def test_rows_of_less_than_two_vectors(dtype, n):
+    a = np.arange(100 * n).reshape(100, n).astype(dtype)
+    c = a[7].copy()
+    x, row = ec.array("x", ndim=2, dtype=dtype), ec.array("c", ndim=1, dtype=dtype)
+    f = ec.function([x, row], [(x > row) & (x < 2 * row), x + row, ec.maximum(x, row)])
+    assert (f"n1 = {n};" in f.dump(a, c)) == (n < 64)  # for it stores bools
+    for got, want in zip(f(a, c), ((a > c) & (a < 2 * c), a + c, np.maximum(a, c)), strict=True):
+        np.testing.assert_array_equal(got, want)
+    lines = ec.function([x, row], x + row)
+    assert (f"n1 = {n};" in lines.dump(a, c)) == (n < {4: 32, 8: 17}.get(a.itemsize, 64))
+    np.testing.assert_array_equal(lines(a, c), a + c)
+
+
 def test_vectors_go_along_the_axis_before():
     s = ec.matrix("x")
     f = ec.function([s], softmax(s))
