@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from .cost import DEAR, calls
 from .quotients import LEAST, divides
-from .refold import loads_of, memory_order, order_in_memory
+from .refold import COUNTS, loads_of, memory_order, order_in_memory
 from .values import (
     AGAIN,
     ASKED,
@@ -18,6 +20,7 @@ from .values import (
     LINED,
     LONGEST,
     NARROW,
+    PLACED,
     SELECT,
     SHORT,
     SLICES,
@@ -45,12 +48,14 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     if there are at most `SLICES` of each for folds that wait, and of fewer, if nothing is kept,
     each is one; `DEEP` rows of slices may be folded by rows.  Rows that are written are worth more
     if they have `LINED` elements, rows that are divided if they have as many as `LEAST`, and rows
-    that come from memory if they have `ASKED`.  What cannot be merged minds whether there are
-    `VECTOR` rows, and what is dear and does not change along an axis, whether that has `AGAIN`
-    indices.
+    that come from memory if they have `ASKED`.  Places of extrema are found with those of other
+    rows if each has at most `PLACED` elements, and are counted in `COUNTS` if they are few.  What
+    cannot be merged minds whether there are `VECTOR` rows, and what is dear and does not change
+    along an axis, whether that has `AGAIN` indices.
     """
     found: Bounds = {}
     values = walk(roots_of(spec.stores))
+    places = {a for v in values if isinstance(v, Fold) and v.program.place_of for a in v.over}
     folded = {a for v in values if isinstance(v, Fold) for a in v.over}
     accesses = [(s.operand, s.access) for s in spec.stores]
     quotients = {LEAST[v.dtype.itemsize] - 1 for v in values if divides(v)} if folded else {
@@ -58,6 +63,9 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
         and v.args[1].axes and v.args[1].axes < v.axes for mark in (LEAST[8] - 1, BLOCK)}
     written = {a for k, at in accesses for a in memory_order(at, spec.operands[k])[-1:]}
     accesses += [(v.operand, v.access) for v in values if isinstance(v, Load)]
+    for axis in places:
+        longest = max(spec.axes[axis], key=sizes.__getitem__)
+        found[longest] = _between([0, *(np.iinfo(d).max for d in COUNTS)], sizes[longest])
     if len(spec.axes) < 2 or any(sizes[e] == 0 for every in spec.axes.values() for e in every):
         return found
     short = _most_unrolled(values, [spec.operands[k].dtype.itemsize for k, _ in accesses])
@@ -75,7 +83,7 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
             most //= math.prod(n for n, _ in exact.values())
             if sizes[long[0]] <= most:
                 found |= exact
-            edges = [short, most]
+            edges = [short, most, *([PLACED] if places else [])]
             if len(long) == 1 and axes[0] in written:
                 edges += [LINED - 1, *quotients]
             loops = sum(isinstance(v, Fold) and axes[0] in v.over for v in values)
@@ -118,6 +126,8 @@ def _most_unrolled(values: Sequence[Value], sizes: Iterable[int]) -> int:
     are choices or calls: of less than two of these vectors, that is most of the work.
     """
     ends = any(isinstance(v, Fold) or isinstance(v, Op) and v.op is SELECT for v in values)
+    if any(isinstance(v, Fold) and v.program.place_of for v in values):
+        return 2 * SHORT  # where columns are that narrow, several rows are taken together
     return SHORT if ends or calls(values) else max(SHORT, min(2 * LINE // min(sizes), LINE) - 1)
 
 

@@ -286,6 +286,11 @@ class Program:
         return self.commutative and len(self.state) == 1 and self.neutral is not None
 
     @property
+    def index_dtype(self) -> np.dtype:
+        """Of the indices that it combines, if it does."""
+        return _known(self.combine.inputs[-1])
+
+    @property
     def cost(self) -> int:
         """About how many additions one more element is worth."""
         return sum(node.op.cost for node in self.combine.nodes if isinstance(node, Apply))
@@ -305,8 +310,8 @@ INDEX = np.dtype(np.int64)
 
 
 @lru_cache(maxsize=512)
-def fold_program(acc: Accumulator, dtype: np.dtype) -> Program:
-    """`acc` traced for values of `dtype`.
+def fold_program(acc: Accumulator, dtype: np.dtype, index: np.dtype = INDEX) -> Program:
+    """`acc` traced for values of `dtype`, and indices of dtype `index`.
 
     Raises
     ------
@@ -314,7 +319,7 @@ def fold_program(acc: Accumulator, dtype: np.dtype) -> Program:
         If the dtype of the state never settles.
     """
     value = state_dtype(dtype)  # float16 is folded in float32
-    extra = [value, INDEX] if acc.index else [value]
+    extra = [value, index] if acc.index else [value]
     start = identity = None
     if acc.identity is None:
         start = trace(acc.start or (lambda v, *_: v), extra, f"{acc.name}.start")

@@ -78,7 +78,8 @@ class FoldLoops(RowEnds):
                 "row": "", "states": "", "merge_part": "",
                 "from_zero": self.text(fold.neutral) in ("0", "0.0", "0.0f"),
                 "merge_lanes": self.merge(
-                    fold, f"{fold.name}_lane[l]", f"{fold.name}_lane[l + h]"),
+                    replace(fold, merge=fold.merge_settled or fold.merge),
+                    f"{fold.name}_lane[l]", f"{fold.name}_lane[l + h]"),
                 "merge_strip": self.merge(
                     fold, f"{fold.name}[l]", f"{fold.name}_rows[r * {self.width} + l]"),
                 "merge_halves": self.merge(
@@ -119,6 +120,19 @@ class FoldLoops(RowEnds):
                 mine, its = own if fold.part and name.startswith(fold.part) else top
                 names[key] = f"{its}{name.removeprefix(mine or '')}"
         return self.text(_renamed(fold.merge, names))
+
+    def settle(self, folds: Sequence[LaneFold]) -> dict[str, Any]:
+        """How lanes drop all places but those of the best of their extrema, merged before."""
+        settled, tops = [], {}
+        for fold in folds:
+            if fold.top is not None and fold.settled is not None:
+                lane, top = f"{fold.name}_lane[l]", fold.top
+                best = f"{top.name}_best"
+                names = {"a": lane, "top_a": f"{top.name}_lane[l]", "top_b": f"{best}[0]"}
+                settled.append(f"{lane} = {self.text(_renamed(fold.settled, names))}")
+                tops[best] = {"name": top.name, "type": self.type(top.dtype),
+                              "merge": self.merge(top, f"{best}[l]", f"{best}[l + h]")}
+        return {"tops": [*tops.values()], "settle": ", ".join(settled)}
 
     def lane_loop(self, item: LaneLoop) -> dict[str, Any]:
         """A row in lanes."""
@@ -164,7 +178,8 @@ class FoldLoops(RowEnds):
             if use.ahead:  # nothing asks for what is behind the last lanes
                 last = self.address(use, item.axis, f"({end} - 1)", distance)
                 view["fetch_end"].append(f"{fetch}({last})")
-        return view | self.joined(view["folds"]) | row_states(view["folds"], tree)
+        return (view | self.settle(item.folds) | self.joined(view["folds"])
+                | row_states(view["folds"], tree))
 
     def fetches(self, item: LaneLoop | Loop, first: str, most: int = 1, around: str = ""
                 ) -> list[tuple[str, str, int]]:
@@ -276,14 +291,20 @@ class FoldLoops(RowEnds):
         assert item.strip is not None
         self.macros |= {"PACK", "INDEPENDENT"}
         self.packs.add(item.axis)
-        outer, self.mentioned = self.mentioned, set()
-        copies, back = self.body(item.copies), self.body(item.back)
-        index = self.var(item.strip) if item.strip in self.mentioned else ""
-        self.mentioned |= outer
-        return {"locals": [c for c in copies if c["kind"] == "local"],
-                "copies": [c for c in copies if c["kind"] != "local"],
-                "body": self.body(item.packed), "back": back, "width": item.width, "index": index,
-                "base": f"b{self.digit[item.strip]}"}
+        index, base = self.var(item.strip), f"b{self.digit[item.strip]}"
+
+        def view(body: Sequence[Statement]) -> dict[str, Any]:
+            outer, self.mentioned = self.mentioned, set()
+            laid = self.body(body)
+            used = item.strip in self.mentioned
+            self.mentioned |= outer
+            return {"locals": [s for s in laid if s["kind"] == "local"],
+                    "body": [s for s in laid if s["kind"] != "local"],
+                    "var": f"int64_t l = 0, {index} = {base}" if used else "int l = 0",
+                    "step": f"l++, {index}++" if used else "l++"}
+
+        return {"once": view(item.once), "copies": view(item.copies), "back": view(item.back),
+                "body": self.body(item.packed), "width": item.width}
 
     def joined(self, folds: Sequence[dict[str, Any]], at: str = "") -> dict[str, str]:
         """Assignments to all folds at once, as comma expressions; `at` is the place in a strip."""

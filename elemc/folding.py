@@ -25,9 +25,11 @@ from .nest import (
     Loop,
     Named,
     Phase,
+    Statement,
     Write,
     lane_folds,
 )
+from .ops import OPS
 from .order import few_axes
 from .roots import Root, next_axis, remaining
 from .row_ends import LANE_BYTES
@@ -42,9 +44,11 @@ from .values import (
     At,
     Convert,
     Fold,
+    Literal,
     Load,
     Op,
     Place,
+    Position,
     Scan,
     Specialized,
     Store,
@@ -176,7 +180,7 @@ class Folding(Leaves):
                 self.states[root.fold] = [part]
         if direct and strip and not short and len(merged) == len(segment.roots) and (
                 self.spec.between(inner[-1])[1] >= PACK * ROWS):
-            width = self.narrow(merged, strip)
+            width = self.narrow(merged, folds, strip)
             if width:
                 self.pack(merged, loop, width, scope)
         self.level(segment.roots, inner, inside)
@@ -188,37 +192,45 @@ class Folding(Leaves):
             if not root.by_rows:
                 self.states[root.fold] = [target_of(fold.name, fold.dtype, strip)]
 
-    def narrow(self, folded: Sequence[Root], strip: str) -> int:
+    def narrow(self, folded: Sequence[Root], folds: Sequence[LaneFold], strip: str) -> int:
         """The length of a strip that is too short for vectors; 0 if rows have to go one by one."""
         low, high = self.spec.between(strip)
         values = walk(v for r in folded for v in r.inputs())
         # every turn has an index of its own
         apart = any(isinstance(r.of, Place) or r.fold.program.index for r in folded)
-        trees = any(not r.fold.program.exact for r in folded)  # then rows are apart
-        few = FEW // 2 if trees else FEW
+        if any(f.tree for f in folds):  # then rows are apart
+            few = FEW // 2
+        else:
+            few = 2 * SHORT if all(f.idempotent for f in folds) else FEW
         most = 0 if apart else SHORT - 1 if cost(values) >= HEAVY else few
         return high if low == high <= most else 0
 
     def pack(self, folded: Sequence[Root], loop: Blocks, width: int, scope: Scope) -> None:
         """Take several rows of a narrow strip side by side, so that vectors go along all."""
         def leaf(value: Value) -> bool:
-            return not value.args or isinstance(value, (At, Load)) or scope.find(value) is not None
+            of = value.arg if isinstance(value, Convert) else value
+            return not of.args or isinstance(of, (At, Load)) or scope.find(value) is not None
 
-        def row(value: Value, kind: str) -> Element:
+        def row(value: Value, kind: str, where: list[Statement]) -> Element:
             name = inner.name(f"{kind.removesuffix('_v')}_rows")
-            loop.copies.append(Local(name, value.dtype, rows=width))
+            where.append(Local(name, value.dtype, rows=width))
             return Element(value.axes, value.dtype, name, at="row")
 
         inner, loop.width = scope.inside(loop.packed), width
-        outside = scope.inside(loop.copies)
+        indices: list[Element] = []
         for value in walk([v for r in folded for v in r.inputs()], leaf):
             if leaf(value) and value.axes and not isinstance(scope.find(value), Named):
-                copy = row(value, self.load_name(value) if isinstance(value, Load) else "v")
-                inner.known[value] = replace(copy, at="packed")
-                loop.copies.append(Assign(copy, outside.value(value)))
+                of = value.arg if isinstance(value, Convert) else value
+                index = isinstance(of, Position) and of.affine.axis == loop.axis
+                where = loop.once if index or loop.axis not in value.axes else loop.copies
+                kind = self.load_name(value) if isinstance(value, Load) else "v"
+                copy = row(value, kind, where)
+                where.append(Assign(copy, scope.inside(where).value(value)))
+                inner.known[value] = packed = replace(copy, at="packed")
+                indices += [packed] if index else []
             elif not leaf(value) and value in self.kept:
                 store = self.kept[value]
-                copy = row(value, self.spec.operands[store.operand].name)
+                copy = row(value, self.spec.operands[store.operand].name, loop.copies)
                 inner.known[value] = inner.let(inner.value(value))
                 inner.body.append(Assign(replace(copy, at="packed"), inner.known[value]))
                 loop.back.append(Write(store.operand, store.access, copy, store.mode, None))
@@ -229,6 +241,10 @@ class Folding(Leaves):
         values = inner.values([v for r in folded for v in r.inputs()])
         for root in folded:
             self.update(root, inner, values)
+        step = 1 if any(f.tree for f in loop.folds) else PACK
+        for place in indices:
+            by = Literal(frozenset(), place.dtype, place.dtype.type(step))
+            inner.body.append(Assign(place, Op(place.axes, place.dtype, OPS["add"], (place, by))))
         self.states = before
 
     def chunks(self, segment: Segment) -> Scope | None:

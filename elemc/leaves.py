@@ -47,6 +47,7 @@ class Leaves:
         exact = {e: low for e, (low, high) in spec.bounds.items() if low == high}
         self.kernel = Kernel(spec.operands, dict(spec.axes), exact, spec.far)
         self.states: dict[Fold, list[Named | Element]] = {}
+        self.better: dict[Fold, Value] = {}  # what extrema become in the loop in which places do
         self.planned: dict[Value, Element] = {}
         self.kept: dict[Value, Store] = {}  # what waits in an output until its time has come
         self.aside: dict[Store, Element] = {}  # where an output's rows lie side by side
@@ -166,13 +167,18 @@ class Leaves:
         assert isinstance(fold, Fold)
         program, targets = fold.program, self.states[fold]
         state: list[Value] = [*targets[:len(program.state)]]
+        index: Value = FoldIndex(frozenset(fold.over), np.dtype(np.int64), fold.over)
+        position = convert(index, program.index_dtype) if program.index else index
         if isinstance(fold, Place):
-            position = FoldIndex(frozenset(fold.over), np.dtype(np.int64), fold.over)
             both = [*self.states[fold.top], *state, values[fold.arg], position]
-            [place] = targets
-            scope.body.append(Assign(place, scope.value(inline(program.combine, both)[1])))
+            best, place = inline(program.combine, both)
+            made = scope.values([best, place])
+            scope.body.append(Assign(targets[0], made[place]))
+            self.better[fold.top] = made[best]
             return
-        position = FoldIndex(frozenset(fold.over), np.dtype(np.int64), fold.over)
+        if fold in self.better:  # chosen as its place is, by the same condition
+            scope.body.append(Assign(targets[0], self.better.pop(fold)))
+            return
         more = fold.more if isinstance(fold, Scan) else ()
         element = [values[v] for v in (fold.arg, *more)] + ([position] if program.index else [])
         new = inline(program.combine, [*state, *element])

@@ -146,8 +146,9 @@ class LaneFold:
     states named `a` and `b`: in any order, if it is `exact`; `tree` asks for a pairwise tree.
     `part` names the state of inner loops that each turn of `Blocks` adds; `rows` is the buffer of
     the states of all chunks, if they are rows.  A place changes with its extremum, `top`, whose
-    states are `top_a` and `top_b` in `merge`.  What is left of a row and fills no lanes is folded
-    in lanes, too, if it is to `end_in_lanes`: no element waits for those before.
+    states are `top_a` and `top_b` in `merge`; `settled`, `a` is beyond all places unless `top_a` is
+    as good as `top_b`, so that `merge_settled` needs neither.  What is left of a row and fills no
+    lanes is folded in lanes, too, if it is to `end_in_lanes`: no element waits for those before.
     """
 
     name: str
@@ -161,6 +162,8 @@ class LaneFold:
     part: str | None = None
     rows: Element | None = None
     top: LaneFold | None = None
+    settled: Value | None = None
+    merge_settled: Value | None = None
     end_in_lanes: bool = False
 
     @property
@@ -175,16 +178,19 @@ def lane_fold(fold: Fold, name: str, short: bool = False) -> LaneFold:
     program = fold.program
     dtype, nothing = program.state[0], frozenset[str]()
     a, b = (Named(nothing, dtype, name) for name in "ab")
-    both: tuple[Value, Value] = (a, b)
-    if isinstance(fold, Place):  # the better one, and of two that are as good, either
-        top_a, top_b = (Named(nothing, fold.top.program.state[0], f"top_{n}") for n in "ab")
-        both = (inline(program.combine, [top_a, a, top_b, b])[1],
-                inline(program.combine, [top_b, b, top_a, a])[1])
-    [merge] = inline(program.merge, both)
+    [merge] = inline(program.merge, (a, b))
     neutral, identity = (Literal(nothing, dtype, start[0]) for start in (
         program.neutral, program.identity or program.neutral))
-    return LaneFold(name, program.name, dtype, neutral, identity, merge,
-                    not program.exact and not short, program.exact)
+    found = LaneFold(name, program.name, dtype, neutral, identity, merge,
+                     not program.exact and not short, program.exact)
+    if isinstance(fold, Place):  # the better one, and of two that are as good, either
+        top_a, top_b = (Named(nothing, fold.top.program.state[0], f"top_{n}") for n in "ab")
+        last = Literal(nothing, dtype, dtype.type(np.iinfo(dtype).max))
+        found.settled, other = (inline(program.combine, [*mine, its, last])[1] for mine, its in (
+            ((top_a, a), top_b), ((top_b, b), top_a)))
+        found.merge_settled = merge
+        [found.merge] = inline(program.merge, (found.settled, other))
+    return found
 
 
 def lane_folds(folds: Sequence[Fold], names: Sequence[str], short: bool = False) -> list[LaneFold]:
@@ -217,9 +223,9 @@ class Blocks:
     """A serial loop over an outer axis whose partial states, `name`, are merged in a tree.
 
     If the strip is narrow, of `width` elements, PACK rows are taken together, or one of PACK blocks
-    each if there is a tree: `copies` are made of what they read, side by side, and `packed` adds
-    these, an element each, to as many states, called `name_rows`; `back` stores what is kept of
-    them.  The body is for what is left.
+    each if there is a tree: `copies` are made of what they read, side by side, but `once` of what
+    is the same for all rows, or their index, and `packed` adds these, an element each, to as many
+    states, called `name_rows`; `back` stores what is kept of them.  The body is for what is left.
     """
 
     axis: str
@@ -227,6 +233,7 @@ class Blocks:
     body: list[Statement]
     strip: str | None
     width: int = 0
+    once: list[Statement] = field(default_factory=list)
     copies: list[Statement] = field(default_factory=list)
     packed: list[Statement] = field(default_factory=list)
     back: list[Statement] = field(default_factory=list)

@@ -40,6 +40,7 @@ FEW = 8  # elements that the compiler folds without a loop, while vectors go alo
 VECTOR = 8  # elements from which on a short row is worth vectors
 LINED = 128  # elements of a row from which on lines, lanes and quotients have ways of their own
 ASKED = 512  # elements of a row from which on one loop over it asks the memory for the next row
+PLACED = 64  # elements of a row, at most, whose extremum's place is found with those of other rows
 NARROW = 768  # elements of a kept row, at most, that are folded in chunks of rows
 SLICES = 32  # indices of another kept axis, at most, of which waiting folds read chunks apart
 AGAIN = 8  # turns of a loop from which on what all of them compute is computed once, before

@@ -109,6 +109,76 @@ def test_places_of_what_is_not_rounded_as_written(loose):
     assert "in lanes" in f.dump(a, b)  # all is computed once
 
 
+PLACES = {
+    "argmax": lambda x: x.argmax(axis=0), "argmin": lambda x: x.argmin(axis=0),
+    "of sums": lambda x: (x + 1).argmax(axis=0), "of products": lambda x: (x * x + x).argmin(axis=0),
+    "beside sums": lambda x: (x.argmax(axis=0), x.max(axis=0), x.sum(axis=0)),
+    "of waiting": lambda x: (x - x.mean(axis=0)).argmax(axis=0),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "int32", "int8", "bool"])
+@pytest.mark.parametrize("shape", [(9000, 1), (5000, 2), (3001, 3), (2000, 10), (1500, 17),
+                                   (1033, 33), (30, 900), (40000, 2)], ids=str)
+def test_places(name, dtype, shape):
+    """Along columns and along rows, first of all that are as good."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-3, 3, shape).astype(dtype)
+    if dtype == "bool":
+        x = x & (rng.random(shape) > 0.9)
+    g = ec.compile(PLACES[name])
+    if name in ("of waiting", "beside sums") and dtype in ("float32", "float16"):
+        pytest.skip("sums of floats are rounded in another order")
+    with np.errstate(over="ignore"):
+        for table in (x, x.T.copy().T, x[::-1, ::-1], np.where(x > 0, x, x[0, 0])):
+            got, want = g(table), PLACES[name](table)
+            for a, b in zip(got, want, strict=True) if isinstance(got, tuple) else [(got, want)]:
+                np.testing.assert_allclose(a, b, rtol=1e-3 if dtype == "float16" else 1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int32", "uint8", "bool"])
+@pytest.mark.parametrize("n", [2, 5, 9, 20, 40, 70, 100, 1000])
+def test_places_among_extremes(dtype, n):
+    """NaN, infinities, the least there is, and ties of these."""
+    rng = np.random.default_rng(0)
+    kind = np.dtype(dtype).kind
+    least = -np.inf if kind == "f" else False if kind == "b" else np.iinfo(dtype).min
+    most = np.inf if kind == "f" else True if kind == "b" else np.iinfo(dtype).max
+    x = np.full((12000 // n, n), least, dtype)
+    x[1] = most
+    x[3:, n // 2], x[5:, n - 1] = most, most
+    x[7, :] = np.where(np.arange(n) % 2, 0, least)
+    if kind == "f":
+        x[8, n // 2:], x[9, n - 1], x[10, 0] = np.nan, np.nan, np.nan
+        x[11, :] = np.nan
+    f = ec.compile(lambda x: (x.argmax(axis=1), x.argmin(axis=1), x.argmax(axis=0), x.argmin(axis=0)))
+    for table in (x, rng.permuted(x, axis=1), x.T.copy().T):
+        for got, want in zip(f(table), (table.argmax(1), table.argmin(1), table.argmax(0),
+                                        table.argmin(0)), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def test_places_are_counted_in_what_is_wide_enough():
+    x = np.zeros((2, 40000), np.int8)
+    f = ec.compile(lambda x: x.argmax(axis=1))
+    x[0, 33000], x[1, 100] = 1, 1
+    assert f(x).tolist() == [33000, 100] and "int16_t argmax0" not in f.dump(x)
+    assert f(x[:, 32000:39000]).tolist() == [1000, 0] and "int16_t argmax0" in f.dump(x[:, :3000])
+    assert f(np.zeros((2, 32767), np.int8)).tolist() == [0, 0]
+    g = ec.compile(lambda x: x.argmax(axis=0))
+    assert g(x.T.copy()).tolist() == [33000, 100]
+
+
+@pytest.mark.parametrize("loose", ["contract", "reassociate"])
+def test_places_along_columns_of_what_is_not_rounded_as_written(loose):
+    a, b = np.random.default_rng(0).standard_normal((2, 20003, 3))
+    f = ec.compile(lambda a, b: ((a * b + a - b).argmax(axis=0), (a * b).argmax(axis=0)),
+                   **{loose: True})
+    for got, want in zip(f(a, b), ((a * b + a - b).argmax(0), (a * b).argmax(0)), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_places_are_found_in_vectors():
     x = np.random.default_rng(0).standard_normal((100, 1000))
     f = ec.compile(lambda x: x.argmax(axis=1))

@@ -144,7 +144,7 @@ def test_rows_of_narrow_tables_go_side_by_side(width, dtype):
     assert ("PACK" in f.dump(x, w, s))
     g = ec.compile(lambda x: x.sum(axis=0))
     assert ("PACK" in g.dump(x)) == (width <= (8 if dtype == "int16" else 4))
-    assert ("PACK" in ec.compile(lambda x: x.max(axis=0)).dump(x)) == (width <= 8)
+    assert "PACK" in ec.compile(lambda x: x.max(axis=0)).dump(x)
     beside = np.concatenate([x, np.ones((n, 20), x.dtype)], 1)  # more columns change no bit
     np.testing.assert_array_equal(g(x), g(beside)[:width])
     if dtype == "float64":  # what is infinite, or not a number, stays in its column

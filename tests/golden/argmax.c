@@ -45,17 +45,24 @@ int kernel_argmax(int64_t phase, int64_t begin, int64_t end, char *const *p, con
           const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
           const bool_t t0 = !(x_v <= max0_lane[l]) & max0_lane[l] == max0_lane[l];
           argmax0_lane[l] = t0 ? i1 : argmax0_lane[l];
-          max0_lane[l] = maximum_f64(max0_lane[l], x_v);
+          max0_lane[l] = t0 ? x_v : max0_lane[l];
         }
+      double max0_best[LANES_32];
+      for (int l = 0; l < LANES_32; l++)
+        max0_best[l] = max0_lane[l];
       UNROLL for (int h = LANES_32 / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
-        argmax0_lane[l] = minimum_i64(!(max0_lane[l + h] <= max0_lane[l]) & max0_lane[l] == max0_lane[l] ? argmax0_lane[l + h] : argmax0_lane[l], !(max0_lane[l] <= max0_lane[l + h]) & max0_lane[l + h] == max0_lane[l + h] ? argmax0_lane[l] : argmax0_lane[l + h]), max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
+        max0_best[l] = maximum_f64(max0_best[l], max0_best[l + h]);
+      for (int l = 0; l < LANES_32; l++)
+        argmax0_lane[l] = !(max0_best[0] <= max0_lane[l]) & max0_lane[l] == max0_lane[l] ? 9223372036854775807LL : argmax0_lane[l];
+      UNROLL for (int h = LANES_32 / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
+        argmax0_lane[l] = minimum_i64(argmax0_lane[l], argmax0_lane[l + h]), max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
       argmax0 = argmax0_lane[0], max0 = max0_lane[0];
     }
     for (int64_t i1 = n1 - (n1 < LANES_32 ? n1 % LANES_32 : 0); i1 < n1; i1++) {
       const double x_v = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
       const bool_t t0 = !(x_v <= max0) & max0 == max0;
       argmax0 = t0 ? i1 : argmax0;
-      max0 = maximum_f64(max0, x_v);
+      max0 = t0 ? x_v : max0;
     }
     AT(int64_t, z_p, i0 * z_s0) = argmax0;
   }
