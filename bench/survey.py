@@ -15,7 +15,7 @@ from .measure import TOLERANCE, Ratio, paired
 SECONDS = 2e-3  # a sample lasts at least this long
 
 # a, b: matrices; p: a positive one; v, w: as long as its rows and columns; t: of rank 3; x: a long
-# vector; s: a table of 3 columns; i, j: matrices of int64, k, l of int32, c, d of int8, f, g of
+# vector; s: a table of 3 columns, u: one of 20, e: one of 20 of int8; i, j: matrices of int64, k, l of int32, c, d of int8, f, g of
 # bool; y, z: of complex numbers.
 EXPRESSIONS = """
     a + b; a + b.T; a * v; a * w[:, None]; a - b / 2; a ** 2; a ** 3; p ** 0.5; p ** 1.5; p ** b
@@ -45,7 +45,13 @@ EXPRESSIONS = """
     a[1:-1, 1:-1] * 4 - a[:-2, 1:-1] - a[2:, 1:-1] - a[1:-1, 2:] - a[1:-1, :-2]; a.T + 0
     a.astype("int64"); t.transpose(2, 0, 1) * 2; t.sum(axis=1); t.sum(axis=(0, 2)); t.max(axis=0)
     s.mean(axis=1); s.sum(axis=0); s.max(axis=0); s.std(axis=0); np.sqrt((s * s).sum(axis=1))
-    ((s[:400, None, :] - s[None, :300, :]) ** 2).sum(axis=-1)
+    ((s[:400, None, :] - s[None, :300, :]) ** 2).sum(axis=-1); s.argmax(axis=0); u.argmax(axis=0)
+    u.argmax(axis=1); u + u[0]; u > u[0]; (u > u[0]) & (u < 2); u.max(axis=0); u.max(axis=1)
+    np.where(u > 0, u, u[0]); u / abs(u).sum(axis=1, keepdims=True); (u - u.mean(axis=0)) / u.std(axis=0)
+    e + e[0]; e > e[0]; e.max(axis=0); e.sum(axis=1); e.argmax(axis=0); (e == 3).sum(axis=1)
+    a * np.exp(v); (a - v) / np.sqrt(w * w + 1); a * np.sin(w)[:, None]; a ** abs(v); u * np.exp(u[0])
+    np.exp(-np.abs(v)) * w[:, None]; (a * np.cos(v)).sum(axis=1); a / (1 + v * v)
+    np.argmin((v[:, None, None] - u[None, :20]) ** 2, axis=1)
 """
 
 
@@ -64,7 +70,9 @@ def operands(elements: int, dtype: str) -> dict[str, np.ndarray]:
     complexes = np.result_type(dtype, np.complex64)
     return {"a": a, "b": b, "p": abs(a) + np.array(0.01, dtype), "v": a[0].copy(), "w": b[0].copy(),
             "t": rng.standard_normal((cube,) * 3).astype(dtype), "x": b.ravel(),
-            "s": rng.standard_normal((max(400, elements // 3), 3)).astype(dtype), "i": i, "j": j,
+            "s": rng.standard_normal((max(400, elements // 3), 3)).astype(dtype),
+            "u": rng.standard_normal((max(20, elements // 20), 20)).astype(dtype),
+            "e": rng.integers(-9, 9, (max(20, elements // 20), 20)).astype("int8"), "i": i, "j": j,
             "k": i.astype("int32"), "l": j.astype("int32"), "c": i.astype("int8"),
             "d": j.astype("int8"), "f": a > 0, "g": b > 0, "y": (a + 1j * b).astype(complexes),
             "z": (b - 1j * a).astype(complexes)}
