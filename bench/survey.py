@@ -15,8 +15,8 @@ from .measure import TOLERANCE, Ratio, paired
 SECONDS = 2e-3  # a sample lasts at least this long
 
 # a, b: matrices; p: a positive one; v, w: as long as its rows and columns; t: of rank 3; x: a long
-# vector; s: a table of 3 columns, u: one of 20, e: one of 20 of int8; i, j: matrices of int64, k, l of int32, c, d of int8, f, g of
-# bool; y, z: of complex numbers.
+# vector; s: a table of 3 columns, u: one of 20, e: one of 20 of int8; i, j: matrices of int64, k, l
+# of int32, c, d of int8, f, g of bool; y, z: of complex numbers.
 EXPRESSIONS = """
     a + b; a + b.T; a * v; a * w[:, None]; a - b / 2; a ** 2; a ** 3; p ** 0.5; p ** 1.5; p ** b
     a // b; a % b; a % 1.0; np.fmod(a, b); abs(a); np.sign(a); np.floor(a); np.rint(a)
@@ -47,10 +47,11 @@ EXPRESSIONS = """
     s.mean(axis=1); s.sum(axis=0); s.max(axis=0); s.std(axis=0); np.sqrt((s * s).sum(axis=1))
     ((s[:400, None, :] - s[None, :300, :]) ** 2).sum(axis=-1); s.argmax(axis=0); u.argmax(axis=0)
     u.argmax(axis=1); u + u[0]; u > u[0]; (u > u[0]) & (u < 2); u.max(axis=0); u.max(axis=1)
-    np.where(u > 0, u, u[0]); u / abs(u).sum(axis=1, keepdims=True); (u - u.mean(axis=0)) / u.std(axis=0)
-    e + e[0]; e > e[0]; e.max(axis=0); e.sum(axis=1); e.argmax(axis=0); (e == 3).sum(axis=1)
-    a * np.exp(v); (a - v) / np.sqrt(w * w + 1); a * np.sin(w)[:, None]; a ** abs(v); u * np.exp(u[0])
-    np.exp(-np.abs(v)) * w[:, None]; (a * np.cos(v)).sum(axis=1); a / (1 + v * v)
+    np.where(u > 0, u, u[0]); u / abs(u).sum(axis=1, keepdims=True)
+    (u - u.mean(axis=0)) / u.std(axis=0); e + e[0]; e > e[0]; e.max(axis=0); e.sum(axis=1)
+    e.argmax(axis=0); (e == 3).sum(axis=1); a * np.exp(v); (a - v) / np.sqrt(w * w + 1)
+    a * np.sin(w)[:, None]; a ** abs(v); u * np.exp(u[0]); np.exp(-np.abs(v)) * w[:, None]
+    (a * np.cos(v)).sum(axis=1); a / (1 + v * v)
     np.argmin((v[:, None, None] - u[None, :20]) ** 2, axis=1)
 """
 

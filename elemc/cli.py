@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Whatever a command needs beyond the parser of arguments is imported by that command.
 
 SYNOPSIS = """\
-  elemc dump TARGET [--stage graph|nest|c|asm|vectorization] [--arg NAME:DTYPE[RANK] ...]
+  elemc dump TARGET [--stage graph|nest|c|asm|vectorization] [--arg NAME:DTYPE[RANK|SHAPE] ...]
              [--order c|f] [--mode MODE] [--vjp | --grad NAME] [--against TARGET2]
              [--against-order c|f] [--against-mode MODE] [--against-arg NAME:DTYPE[RANK] ...]
              [--against-vjp | --against-grad NAME]
@@ -151,7 +151,8 @@ def _dump_parser(commands: Any) -> None:
                         "C (the default), assembly, or which loops the compiler vectorized")
     parser.add_argument("--arg", metavar="NAME:DTYPE[RANK]", action="append", default=[],
                         help="dtype and rank of an input, as in x:float32[2]; once per input "
-                        "(default for expressions: float64[1])")
+                        "(default for expressions: float64[1]); shapes, as in x:float32[300,20] "
+                        "and y:float32[20,], show the kernel for arrays of these sizes")
     gradient = parser.add_mutually_exclusive_group()
     gradient.add_argument("--vjp", action="store_const", const="vjp", dest="gradient",
                           help="show the gradients of all inputs instead")

@@ -8,18 +8,19 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .arguments import sizes_of
 from .dtypes import dtype_of
 from .dump import dump
 from .errors import ArgumentError, ElemcError, ModeError, ShapeError
 from .function import Function, function, make_function
 from .grads import gradient_of, vjp
-from .parse import parse, parse_spec
+from .parse import parse, parse_shape, parse_spec
 from .tracing import TracedFunction
 
 FILE = re.compile(r"(?P<place>.+\.py):(?P<name>[^\W\d]\w*(\.\w+)*)")
@@ -65,19 +66,39 @@ class Target:
             raise ModeError(f"{text} has its modes already: --mode is for expressions")
 
     def dump(self, stage: str, specs: Mapping[str, str]) -> str:
-        """The text of one stage, for C-contiguous inputs with these dtypes and ranks."""
+        """The text of one stage, for C-contiguous inputs with these dtypes and ranks, or shapes."""
         parsed = {name: parse_spec(spec) for name, spec in specs.items()}
+        shapes = {name: shape for name, spec in specs.items() if (shape := parse_shape(spec))}
         if self.found is None:
-            return dump(self.derived(self.expression(specs)), (), stage)
-        if isinstance(self.found, TracedFunction):
-            arrays = {n: np.zeros((2,) * rank, dtype) for n, (dtype, rank) in parsed.items()}
-            return dump(self.derived(self.function_of(arrays)), (), stage)
-        target = self.derived(self.function_of({}))
-        ranks = {i.name: i.ndim for i in target.graph.inputs}
+            whole = self.expression(specs)
+        else:
+            traced = isinstance(self.found, TracedFunction)
+            whole = self.function_of({name: np.zeros((2,) * rank, dtype)
+                                      for name, (dtype, rank) in parsed.items()} if traced else {})
+        ranks = {i.name: i.ndim for i in whole.graph.inputs}
         for name, (_, rank) in parsed.items():
             if rank != ranks.get(name, rank):
-                raise ShapeError(f"{target.name}: {name} has rank {ranks[name]}, not {rank}")
-        return dump(target, (), stage, {name: dtype for name, (dtype, _) in parsed.items()})
+                raise ShapeError(f"{whole.name}: {name} has rank {ranks[name]}, not {rank}")
+        dtypes = {name: dtype for name, (dtype, _) in parsed.items()}
+        target = self.derived(whole)
+        if not shapes:
+            return dump(target, (), stage, dtypes if isinstance(self.found, Function) else {})
+        arrays = self.arrays_of(whole, dtypes, shapes)
+        return dump(target, [*arrays, *_results(whole, arrays)][:target.nin], stage)
+
+    def arrays_of(self, function: Function, dtypes: Mapping[str, np.dtype],
+                  shapes: Mapping[str, tuple[int, ...]]) -> list[np.ndarray]:
+        """Arrays for all inputs, of which nothing is ever read."""
+        for node in function.graph.inputs:
+            if node.ndim and node.name not in shapes:
+                like = str((2,) * node.ndim).replace(" ", "")[1:-1]
+                raise ArgumentError(f"{self.text}: nothing says what shape {node.name} has: give "
+                                    f"it, --arg '{node.name}:{node.dtype or 'float64'}[{like}]'")
+        try:
+            return [np.empty(shapes.get(i.name, ()), dtypes.get(i.name, i.dtype or np.float64))
+                    for i in function.graph.inputs]
+        except (MemoryError, ValueError) as error:
+            raise ArgumentError(f"{self.text}: there is no room for such shapes: {error}") from None
 
     def function_of(self, arrays: Mapping[str, np.ndarray]) -> Function:
         """The function for arrays of these dtypes and ranks, by input name."""
@@ -119,6 +140,14 @@ class Target:
                             "changed afterwards")
         return make_function(found.graph, self.order, found.modes, found.single, found.name, None,
                              found._structure, found.contract, found.reassociate)
+
+
+def _results(function: Function, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Arrays as a call on `arrays` gives them: cotangents are like these."""
+    closed, _ = function.example(arrays)
+    sizes = sizes_of(function.name, closed, arrays)
+    return [np.empty([sizes[e] for e in closed.extents.of[o]], o.dtype)
+            for o in closed.graph.outputs]
 
 
 def _from_file(file: str) -> Any:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import elemc as ec
 from elemc import cache
 from elemc.cli import main
 
@@ -108,6 +109,23 @@ def test_dump_expression(capsys):
     assert "elemc_expf" in text and ": float32, contiguous" in text
 
 
+def test_dump_for_shapes(capsys):
+    words, ranks = ("dump", "x * exp(y)"), ("--arg", "x:float64[2]", "--arg", "y:float64[1]")
+    shapes = ("--arg", "x:float64[300,20]", "--arg", "y:float64[20,]")
+    assert "buffer0" not in output(capsys, *words, *ranks)
+    text = output(capsys, *words, *shapes)
+    assert "buffer0[i1] = elemc_exp" in text
+    x, y = ec.matrix("x"), ec.vector("y")
+    f = ec.function([x, y], x * np.exp(y))
+    assert text == f.dump(np.ones((300, 20)), np.ones(20))
+    assert "buffer0" in output(capsys, *words, *shapes, "--vjp")  # the cotangent's follows
+    assert "buffer0" in output(capsys, *words, *ranks, "--against-arg", "x:float64[300,20]",
+                               "--against-arg", "y:float64[20,]")
+    text = output(capsys, "dump", f"{FILE}:softmax", "--arg", "x:float64[1000,3]")
+    assert "n1 = 3;" in text and "n1 = 3;" in output(
+        capsys, "dump", f"{FILE}:softmax", "--arg", "x:float64[ 1000, 3 ]")
+
+
 def test_dump_mode_and_order(capsys):
     words = ("dump", "x * y", "--arg", "x:float64[2]", "--arg", "y:float64[1]", "--stage", "graph",
              "--mode", "accumulate:sum")
@@ -139,6 +157,11 @@ def test_dump_against(capsys):
     ((f"{FILE}:twice", "--arg", "x:complex128[2]"), "does not cast safely"),
     ((f"{FILE}:twice", "--arg", "q:float64[2]"), "no input q"),
     ((f"{FILE}:twice", "--arg", "x"), "as in x:float32"),
+    ((f"{FILE}:twice", "--arg", "x:float64[3,]"), "x has rank 2, not 1"),
+    (("x * y", "--arg", "x:float64[3,]"), r"what shape y has: give it, --arg 'y:float64\[2,\]'"),
+    (("x * y", "--arg", "x:float64[3,]", "--arg", "y:float64[4,]"), "do not broadcast"),
+    (("x", "--arg", "x:float64[]"), r"float32\[300,20\]"),
+    (("x", "--arg", f"x:float64[{2**40},{2**40}]"), "no room"),
     ((f"{FILE}:folded", "--order", "c"), "cannot be changed"),
     ((f"{FILE}:softmax",), "nothing says what x is: .* --arg 'x:float64"),
     (("x * y", "--mode", "sideways"), "unknown mode 'sideways'"),
