@@ -397,3 +397,27 @@ def test_scaling_rounds_once(dtype):
         n = rng.integers(-most, most, x.size, dtype="int32")
         with np.errstate(all="ignore"):
             assert_same_bits(f(x, n), np.ldexp(x, n))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_powers_of_all_kinds_of_numbers(dtype):
+    """Negative and zero bases, roots of these, and results beyond all limits, in any company."""
+    info = np.finfo(dtype)
+    some = [0.0, 0.5, 1, 1.5, 2, 3, 7, 8, 1e10, 1e10 + 1, 2.0**24 + 1, 2.0**53, 2.0**53 + 2, 709,
+            746, 1024, info.max, info.tiny, info.smallest_subnormal, 1 + info.eps, np.inf]
+    every = np.array([*some, *(-n for n in some), np.nan], dtype)
+    x, y = (a.ravel() for a in np.meshgrid(every, every))
+    with np.errstate(all="ignore"):
+        want = np.power(x.astype(np.longdouble), y.astype(np.longdouble)).astype(dtype)
+    alone = evaluate("pow", x, y, how="single")
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(x.size)
+        got = evaluate("pow", x[order], y[order])
+        np.testing.assert_array_equal(got, alone[order])
+    np.testing.assert_array_equal(np.isnan(alone), np.isnan(want))
+    np.testing.assert_array_equal(np.signbit(alone[~np.isnan(want)]), np.signbit(want[~np.isnan(want)]))
+    finite = np.isfinite(want)
+    np.testing.assert_array_equal(alone[~finite], want[~finite])
+    error = np.abs(alone[finite].astype(np.longdouble) - want[finite])
+    with np.errstate(over="ignore"):  # beside the largest number
+        assert (error <= ULPS * np.spacing(np.abs(want[finite]))).all()
