@@ -93,8 +93,9 @@ def outputs_of(name: str, count: int, out: Any, req: Any,
         [req] * count if isinstance(req, str) else list(req))
     for what, given in (("out", outs), ("req", reqs)):
         if len(given) != count:
-            raise ArgumentError(f"{name}: {what} has {len(given)} entries for "
-                                f"{count} outputs")
+            each = "None for each that is to be new" if what == "out" else "a word for each"
+            raise ArgumentError(f"{name}: {what} has {len(given)} entries for {count} outputs: "
+                                f"give a tuple of {count}, with {each}")
     for k, (o, r) in enumerate(zip(outs, reqs, strict=True)):
         if r not in REQS:
             raise ArgumentError(f"{name}: req of output {k} is {r!r}, not one of "

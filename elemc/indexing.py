@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .errors import ArgumentError, AxisError, TraceError, UnsupportedError
+from .formula import formula
 from .graph import Apply, Axis, Node, Only, Pick, Size
 
 
@@ -25,6 +26,11 @@ def integer_of(value: Any, what: str) -> int:
     """`value`, if it is a constant integer."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return int(value)
+    node = getattr(value, "node", None)
+    if node is not None and not node.ndim:
+        raise UnsupportedError(f"{what} is a constant integer, not {formula(node)}: it is known "
+                               "only when the compiled function is called; pass an integer that is "
+                               "compiled with static=, or slice the arrays before the call")
     raise UnsupportedError(f"{what} is a constant integer, not {type(value).__name__}: elemc has "
                            "no gather; use slices, or with a mask x.sum(where=mask) and "
                            "elemc.where(mask, x, 0) (if it is an "

@@ -15,7 +15,7 @@ import numpy as np
 _interned: weakref.WeakValueDictionary[Any, Node] = weakref.WeakValueDictionary()
 _interning = threading.RLock()  # the garbage collector may run user code meanwhile
 sources: weakref.WeakKeyDictionary[Node, str] = weakref.WeakKeyDictionary()
-_PACKAGE = os.path.dirname(__file__)
+_OTHERS = (os.path.dirname(__file__), os.path.dirname(np.__file__))  # whose lines no user wrote
 
 N = TypeVar("N", bound="Node")
 
@@ -116,21 +116,21 @@ class FrozenArray:
 
 
 def note_source(node: Node) -> None:
-    """Remember the user's line that made `node`: the nearest frame outside of this package."""
+    """Remember the user's line that made `node`: the nearest outside of this package and NumPy."""
     if node in sources:
         return
     frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None and frame.f_code.co_filename.startswith(_OTHERS):
         frame = frame.f_back  # type: ignore[assignment]
     if frame is not None:
         sources[node] = f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def user_line(trace: TracebackType | None) -> str | None:
-    """`file:line` of the innermost frame of a traceback that is outside of this package."""
+    """`file:line` of the innermost frame of a traceback outside of this package and NumPy."""
     found = None
     while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        if not trace.tb_frame.f_code.co_filename.startswith(_OTHERS):
             found = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
         trace = trace.tb_next
     return found

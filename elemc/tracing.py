@@ -238,6 +238,14 @@ class TracedFunction:
             if error.args and not str(error.args[0]).startswith(f"{self.name}: "):
                 error.args = (f"{self.name}: {error.args[0]}", *error.args[1:])
             raise
+        except TypeError as error:
+            if "<elemc " not in str(error):
+                raise
+            made = TraceError(f"{self.name}: {error}; sizes are known only when the compiled "
+                              "function is called: write elemc.arange(x.shape[0]) for np.arange or "
+                              "range of a size, elemc.ones_like(x) for np.ones(x.shape)")
+            made.locate(user_line(error.__traceback__))
+            raise made from error
         leaves, structure = flatten(result, self.name)
         ends = [i.node for i in inputs]  # and symbols of another trace that this one closes over
         ends += [n for n in toposort(leaves) if isinstance(n, Input) and n not in ends]

@@ -504,3 +504,16 @@ def test_methods_are_named():
     for name in "erfinv gamma lgamma digamma polygamma sinc softplus logaddexp logit gelu".split():
         assert "\n\nMethod: " in getattr(ec, name).__doc__, name
     assert "Wichura" in ec.erfinv.__doc__
+
+
+@pytest.mark.parametrize("body, say", [
+    (lambda x: x * np.ones(x.shape[1]), "elemc.ones_like"),
+    (lambda x: x * np.hanning(x.shape[1]), "elemc.arange"),
+    (lambda x: x[: x.shape[0] // 2], r"a slice bound is a constant integer, not x.shape\[0\] // 2"),
+    (lambda x: x[x.argmax()], "static="),
+])
+def test_sizes_where_numbers_are_needed(body, say):
+    """The message says what to write, and names the user's line, not one within NumPy."""
+    with pytest.raises(ec.ElemcError, match=say) as error:
+        ec.compile(body)(np.ones((4, 6)))
+    assert "test_array.py:" in str(error.value)
