@@ -89,6 +89,9 @@ def outputs_of(name: str, count: int, out: Any, req: Any,
     if out is not None and not isinstance(out, (np.ndarray, tuple, list)):
         raise ArgumentError(f"{name}: out must be an array or a tuple of arrays, "
                             f"not {type(out).__name__}")
+    if req is not None and not isinstance(req, (str, tuple, list)):
+        raise ArgumentError(f"{name}: req must be one of {', '.join(REQS)}, or a tuple of them, "
+                            f"not {type(req).__name__}")
     reqs = ["write"] * count if req is None else (
         [req] * count if isinstance(req, str) else list(req))
     for what, given in (("out", outs), ("req", reqs)):

@@ -149,7 +149,7 @@ def _dump_parser(commands: Any) -> None:
     parser.add_argument("--stage", choices=("graph", "nest", "c", "asm", "vectorization"),
                         default="c", help="what to show: the graph of operations, the loop nest, "
                         "C (the default), assembly, or which loops the compiler vectorized")
-    parser.add_argument("--arg", metavar="NAME:DTYPE[RANK]", action="append", default=[],
+    parser.add_argument("--arg", metavar="NAME:DTYPE[RANK|SHAPE]", action="append", default=[],
                         help="dtype and rank of an input, as in x:float32[2]; once per input "
                         "(default for expressions: float64[1]); shapes, as in x:float32[300,20] "
                         "and y:float32[20,], show the kernel for arrays of these sizes")
@@ -169,8 +169,8 @@ def _dump_parser(commands: Any) -> None:
                        help="of TARGET2 the gradients of all inputs")
     other.add_argument("--against-grad", metavar="NAME", dest="against_gradient",
                        type=lambda n: f"grad {n}", help="of TARGET2 the gradient by one input")
-    parser.add_argument("--against-arg", metavar="NAME:DTYPE[RANK]", action="append", default=[],
-                        help="an input of TARGET2, where it differs from --arg")
+    parser.add_argument("--against-arg", metavar="NAME:DTYPE[RANK|SHAPE]", action="append",
+                        default=[], help="an input of TARGET2, where it differs from --arg")
     parser.set_defaults(run=_dump)
 
 
@@ -238,7 +238,8 @@ def _specs(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         name, colon, spec = word.partition(":")
         if not colon or not name.isidentifier() or not spec or name in found:
-            raise ArgumentError(f"--arg {word}: write each input once, as in x:float32[2]")
+            raise ArgumentError(f"--arg {word}: write each input once, as a name, dtype, and rank "
+                                "or shape, as in x:float32[2] and x:float32[300,20]")
         found[name] = spec
     return found
 

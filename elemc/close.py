@@ -184,7 +184,9 @@ class _Closing:
         acc = _of_bools(node.acc) if value.kind == "b" else node.acc
         program = fold_program(acc, value)
         if where is not None and program.identity is None and initial is None:
-            raise ArgumentError(f"{node.acc.name} has no identity: where= needs initial=")
+            instead = "where= needs initial=" if len(program.state) == 1 else (
+                "write elemc.where(mask, x, value) instead of where=, of a value that never counts")
+            raise ArgumentError(f"{node.acc.name} has no identity: {instead}")
         if initial is not None and len(program.state) > 1:
             raise ArgumentError(f"{node.acc.name} has a state of {len(program.state)} values and "
                                 "takes no initial=: give the accumulator another identity")

@@ -213,6 +213,8 @@ class Folding(Leaves):
 
         def row(value: Value, kind: str, where: list[Statement]) -> Element:
             name = inner.name(f"{kind.removesuffix('_v')}_rows")
+            if where is loop.once:  # which stands outside of the loop
+                scope.taken.add(name)
             where.append(Local(name, value.dtype, rows=width))
             return Element(value.axes, value.dtype, name, at="row")
 

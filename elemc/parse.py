@@ -46,7 +46,8 @@ DEEPEST = 100  # values within values
 
 DEFAULT = "float64[1]"
 PLAIN = (*PYTHON_NUMBERS, bool)
-SPEC = re.compile(r"(?P<dtype>\w+)\[(?:(?P<rank>\d{1,2})|(?P<shape>\d+(?:,\d+)*,?))\]")
+SPEC = re.compile(r"(?P<dtype>\w+)\[ *(?:(?P<rank>[0-9]{1,2})|"
+                  r"(?P<shape>[0-9]+(?: *, *[0-9]+)*(?: *,)?)) *\]")
 
 
 def parse(text: str, args: Mapping[str, str] | None = None) -> tuple[list[Array], Any]:
@@ -84,22 +85,22 @@ def parse(text: str, args: Mapping[str, str] | None = None) -> tuple[list[Array]
 def parse_spec(spec: str) -> tuple[np.dtype, int]:
     """Dtype and rank of `DTYPE[RANK]`, as in `float32[2]`, or `DTYPE[SHAPE]`."""
     shape = parse_shape(spec)
-    match = SPEC.fullmatch(spec.replace(" ", ""))
+    match = SPEC.fullmatch(spec)
     assert match is not None
     rank = int(match["rank"]) if shape is None else len(shape)
     if rank > 32:
-        raise ArgumentError(f"{spec!r}: a rank is an integer from 0 to 32")
+        raise ArgumentError(f"{spec!r}: a rank is an integer from 0 to 32, a shape has a comma")
     return dtype_of(match["dtype"]), rank
 
 
 def parse_shape(spec: str) -> tuple[int, ...] | None:
     """The shape of `DTYPE[SHAPE]`: it has a comma, as in `float32[300,20]` and `float32[300,]`."""
-    match = SPEC.fullmatch(spec.replace(" ", ""))
+    match = SPEC.fullmatch(spec)
     if match is None:
         raise ArgumentError(f"{spec!r} is no dtype and rank: write float32[2] for a float32 "
                             "matrix, or float32[300,20], float32[300,] for shapes")
     shape = match["shape"]
-    return None if shape is None else tuple(int(n) for n in shape.split(",") if n)
+    return None if shape is None else tuple(int(n) for n in shape.split(",") if n.strip())
 
 
 class _Reader(Text):

@@ -91,9 +91,10 @@ class Target:
         """Arrays for all inputs, of which nothing is ever read."""
         for node in function.graph.inputs:
             if node.ndim and node.name not in shapes:
-                like = str((2,) * node.ndim).replace(" ", "")[1:-1]
+                like = str((2,) * node.ndim if node.ndim < 5 else (node.ndim,)).replace(" ", "")
                 raise ArgumentError(f"{self.text}: nothing says what shape {node.name} has: give "
-                                    f"it, --arg '{node.name}:{node.dtype or 'float64'}[{like}]'")
+                                    f"it, with a comma, --arg '{node.name}:"
+                                    f"{node.dtype or 'float64'}[{like[1:-1]}]'")
         try:
             return [np.empty(shapes.get(i.name, ()), dtypes.get(i.name, i.dtype or np.float64))
                     for i in function.graph.inputs]
@@ -112,7 +113,7 @@ class Target:
             if missing := [n for n in needed if n not in arrays]:
                 raise ArgumentError(f"{self.text}: nothing says what {', '.join(missing)} "
                                     f"{'is' if len(missing) == 1 else 'are'}: give dtype and rank, "
-                                    f"--arg '{missing[0]}:float64[2]'")
+                                    f"or shape, --arg '{missing[0]}:float64[2]'")
             found = found.trace(**arrays)
         return found if self.order in (None, found.order) else self.reordered(found)
 

@@ -159,6 +159,23 @@ def test_places_among_extremes(dtype, n):
             np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("rows", [65, 300, 4096, 5000, 9000])
+@pytest.mark.parametrize("columns", [2, 3, 5, 8, 12, 15, 20])
+def test_places_in_narrow_tables_beside_rows(rows, columns):
+    """What is the same for all rows is copied once for each fold that reads it."""
+    x = np.random.default_rng(0).standard_normal((rows, columns))
+    y, z = x[3].copy(), x[5].copy()
+
+    def several(x, y, z):
+        return (np.argmax(x - y, axis=0), np.argmin(x * z, axis=0), np.argmax(x + z, axis=0),
+                (x - y).max(axis=0), (x * y).sum(axis=0), (x - y).var(axis=0), (x * z).min(axis=0))
+
+    for got, want in zip(ec.compile(several)(x, y, z), several(x, y, z), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
+    assert ec.compile(lambda x, y: np.argmax(x - y, axis=0))(x, y).tolist() == np.argmax(
+        x - y, axis=0).tolist()
+
+
 def test_places_are_counted_in_what_is_wide_enough():
     x = np.zeros((2, 40000), np.int8)
     f = ec.compile(lambda x: x.argmax(axis=1))
