@@ -113,7 +113,7 @@ ROWS: tuple[ScalarOp, ...] = (
     call("sqrt", cost=4, domain=((0.0, 50.0),), c={"f": "__builtin_sqrt{F}({0})", "c": "elemc_csqrt{F}({0})"}),
     # exponentials and logarithms
     math("cbrt"),
-    math("exp", domain=((-10.0, 10.0),)),
+    math("exp", domain=((-10.0, 10.0),), c={"c": "exp_{S}({0})"}),
     math("exp2", domain=((-10.0, 10.0),), c={"c": "exp2_{S}({0})"}, algorithm="of complex z, 2**re (cos y + i sin y) "
          "with y = im log 2 in twice the precision"),
     math("expm1", domain=((-5.0, 5.0),), algorithm="of complex x + iy, expm1(x) cos y - 2 sin(y / 2)**2 + i exp(x) sin y"),
