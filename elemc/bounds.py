@@ -73,7 +73,8 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
         for dim in reversed(spec.operands[operand].layout.perm):
             axes = [a for a in access[dim].axes if a in spec.axes]
             every = [e for a in axes for e in spec.axes[a]]
-            long = [e for e in every if sizes[e] > short]
+            few = SHORT if places.issuperset(axes) else short
+            long = [e for e in every if sizes[e] > few]
             exact = {e: (sizes[e], sizes[e]) for e in every if e not in long}
             if not long:
                 found |= exact
@@ -83,7 +84,7 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
             most //= math.prod(n for n, _ in exact.values())
             if sizes[long[0]] <= most:
                 found |= exact
-            edges = [short, most, *([PLACED] if places else [])]
+            edges = [few, most, *([PLACED] if places else [])]
             if len(long) == 1 and axes[0] in written:
                 edges += [LINED - 1, *quotients]
             loops = sum(isinstance(v, Fold) and axes[0] in v.over for v in values)
@@ -91,7 +92,7 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
                 edges.append(ASKED - 1)
             _meet(found, long[0], _between(edges, sizes[long[0]]))
             for e in every:
-                found.setdefault(e, (short + 1 if e in long else 1, LONGEST))
+                found.setdefault(e, (few + 1 if e in long else 1, LONGEST))
             break
     for value in values:
         if isinstance(value, Fold) and value.program.lanes:

@@ -60,6 +60,8 @@ class RowEnds(Expressions):
         """
         ends = {f"{f.name}_lane" for f in item.folds if f.end_in_lanes}
         stores = [s for s in item.body if ends and is_store(s) and not goes_on(item.body, s)]
+        if any(is_store(s) and s not in stores for s in item.body):
+            stores = []  # inputs are read for the last time before all of these
         last = needed(item.body, lambda s: in_lanes(s, ends) or s in stores)
         others = needed(item.body, lambda s: not (in_lanes(s, ends) or s in stores)) if last else []
         # any element may be folded twice, and is still what it was
@@ -68,7 +70,8 @@ class RowEnds(Expressions):
         left = self.left(stop, lanes) if wide == lanes else f"(({stop} - 1) % {lanes} + 1)"
         values = walk(v for s in last for v in values_of(s))
         view: dict[str, Any] = {
-            "again": again, "first": "k" if same else f"k * {wide}", "left": left, "same": same,
+            "again": again, "others_first": bool(stores), "left": left, "same": same,
+            "first": "k" if same else f"k * {wide}",
             # past a branch gcc takes lanes from memory: calls and gathering take longer than that
             "skip": wide == lanes and (calls(values) or any(
                 isinstance(v, Load) and item.axis in v.axes and self.step(v, item.axis) != 1

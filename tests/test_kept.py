@@ -141,6 +141,21 @@ def test_rows_that_end_in_lanes_in_place(columns):
             np.testing.assert_array_equal(got, same)
 
 
+@pytest.mark.parametrize("columns", [17, 31, 37, 100])
+def test_rows_that_end_in_lanes_and_one_by_one_in_place(columns):
+    """What does not end in lanes is read before these store."""
+    horner = ec.Accumulator("horner", 0.0, lambda a, v: a / 2 + v)
+    x = np.random.default_rng(0).normal(size=(40, columns))
+    for of in (lambda x: ec.accumulate(horner, x, axis=1), lambda x: np.cumsum(x, 1)):
+        f = ec.compile(lambda x: (np.tanh(x) * np.exp(x), x.sum(axis=1), of(x)))  # noqa: B023
+        want = [np.array(a) for a in f(x)]
+        for given in (k for k in (0, 2) if want[k].shape == x.shape):
+            again = x.copy()
+            outs = tuple(again if k == given else None for k in range(3))
+            for got, same in zip(f(again, out=outs), want, strict=True):
+                np.testing.assert_array_equal(got, same)
+
+
 def test_where_new_outputs_begin():
     """With a line, unless functions fill them: then no vector fills a line (docs/speed.md)."""
     f = ec.compile(lambda x: (np.exp(x), x + np.exp(x.sum())))
