@@ -117,8 +117,12 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("name", PLACES)
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "int32", "int8", "bool"])
+FLOATS = ("float64", "float32", "float16")
+
+
+@pytest.mark.parametrize("name, dtype", [
+    (name, dtype) for name in PLACES for dtype in (*FLOATS, "int64", "int32", "int8", "bool")
+    if dtype not in FLOATS[1:] or name not in ("of waiting", "beside sums")])  # these round
 @pytest.mark.parametrize("shape", [(9000, 1), (5000, 2), (3001, 3), (2000, 10), (1500, 17),
                                    (1033, 33), (30, 900), (40000, 2)], ids=str)
 def test_places(name, dtype, shape):
@@ -128,8 +132,6 @@ def test_places(name, dtype, shape):
     if dtype == "bool":
         x = x & (rng.random(shape) > 0.9)
     g = ec.compile(PLACES[name])
-    if name in ("of waiting", "beside sums") and dtype in ("float32", "float16"):
-        pytest.skip("sums of floats are rounded in another order")
     with np.errstate(over="ignore"):
         for table in (x, x.T.copy().T, x[::-1, ::-1], np.where(x > 0, x, x[0, 0])):
             got, want = g(table), PLACES[name](table)
