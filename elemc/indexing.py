@@ -12,6 +12,9 @@ from .errors import ArgumentError, AxisError, TraceError, UnsupportedError
 from .formula import formula
 from .graph import Apply, Axis, Node, Only, Pick, Size
 
+OF_SIZES = ("for np.arange or range of a size write elemc.arange(x.shape[0]), for "
+            "np.zeros(x.shape) elemc.zeros_like(x), for np.ones(x.shape) elemc.ones_like(x)")
+
 
 def bounds_of(key: slice) -> tuple[int | None, int | None, int]:
     """The constant bounds of a slice."""
@@ -41,9 +44,7 @@ def about_sizes(node: Node) -> str:
     """What to write instead, if `node` is computed from sizes and its value was asked for."""
     while isinstance(node, Apply) and not node.ndim:
         node = next((a for a in node.args if isinstance(a, (Apply, Size))), node.args[0])
-    return "" if not isinstance(node, Size) else (
-        "; for np.arange or range of a size write elemc.arange(x.shape[0]), for np.zeros(x.shape) "
-        "elemc.zeros_like(x)")
+    return f"; {OF_SIZES}" if isinstance(node, Size) else ""
 
 
 def axis_of(axis: Any, ndim: int) -> int:

@@ -20,6 +20,7 @@ from .dtypes import PYTHON_NUMBERS, as_array, dtype_of, number_dtype
 from .errors import ArgumentError, ElemcError, TraceError
 from .function import Function, make_function
 from .graph import Graph, Input, toposort
+from .indexing import OF_SIZES
 from .node import user_line
 
 # Settings, as functions are: static without being named so, for they are no arrays.
@@ -242,8 +243,7 @@ class TracedFunction:
             if "<elemc " not in str(error):
                 raise
             made = TraceError(f"{self.name}: {error}; sizes are known only when the compiled "
-                              "function is called: write elemc.arange(x.shape[0]) for np.arange or "
-                              "range of a size, elemc.ones_like(x) for np.ones(x.shape)")
+                              f"function is called: {OF_SIZES}")
             made.locate(user_line(error.__traceback__))
             raise made from error
         leaves, structure = flatten(result, self.name)
