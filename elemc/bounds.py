@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from .cost import DEAR, calls
+from .cost import DEAR, JAMMED, calls, jams
 from .quotients import LEAST, divides
 from .refold import COUNTS, loads_of, memory_order, order_in_memory
 from .values import (
@@ -46,12 +46,12 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     if it knows how long they are, and so are folds of at most `FEW`; folds of rows of at most
     `BLOCK` elements need no tree; `CHUNKED` rows of at most `NARROW` elements are folded in chunks,
     if there are at most `SLICES` of each for folds that wait, and of fewer, if nothing is kept,
-    each is one; `DEEP` rows of slices may be folded by rows.  Rows that are written are worth more
-    if they have `LINED` elements, rows that are divided if they have as many as `LEAST`, and rows
-    that come from memory if they have `ASKED`.  Places of extrema are found with those of other
-    rows if each has at most `PLACED` elements, and are counted in `COUNTS` if they are few.  What
-    cannot be merged minds whether there are `VECTOR` rows, and what is dear and does not change
-    along an axis, whether that has `AGAIN` indices.
+    each is one; `DEEP` rows of slices may be folded by rows. Rows that are written are worth more
+    if they have `LINED` elements, rows that are divided if they have as many as `LEAST`, rows of
+    several folds if they have `JAMMED`, and rows that come from memory if they have `ASKED`. Places
+    of extrema are found with those of other rows if each has at most `PLACED` elements, and are
+    counted in `COUNTS` if they are few. What cannot be merged minds whether there are `VECTOR`
+    rows, and what is dear and does not change along an axis, whether that has `AGAIN` indices.
     """
     found: Bounds = {}
     values = walk(roots_of(spec.stores))
@@ -85,10 +85,12 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
             if sizes[long[0]] <= most:
                 found |= exact
             edges = [few, most, *([PLACED] if places else [])]
+            folds = [v for v in values if isinstance(v, Fold) and axes[0] in v.over]
+            if len(long) == 1 and jams(folds, spec):
+                edges.append(JAMMED - 1)
             if len(long) == 1 and axes[0] in written:
                 edges += [LINED - 1, *quotients]
-            loops = sum(isinstance(v, Fold) and axes[0] in v.over for v in values)
-            if len(long) == 1 and spec.far and loops and loops + (axes[0] in written) > 1:
+            if len(long) == 1 and spec.far and folds and len(folds) + (axes[0] in written) > 1:
                 edges.append(ASKED - 1)
             _meet(found, long[0], _between(edges, sizes[long[0]]))
             for e in every:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from .values import Op, Value
+from .values import Fold, Op, Specialized, Value
 
 DEAR = 4  # additions from which on a value is kept, not computed again
+JAMMED = 192  # elements of a row from which on no processor runs ahead to the next one
 HEAVY = 15  # the cost of an element from which on computing hides the traffic
 
 
@@ -18,3 +19,14 @@ def cost(values: Iterable[Value]) -> int:
 def calls(values: Iterable[Value]) -> bool:
     """Whether the math library is called."""
     return any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values)
+
+
+def jams(folds: Sequence[Fold], spec: Specialized) -> bool:
+    """Whether rows that are folded so are worth taking two at a time.
+
+    They wait for each state if it is one vector in lanes, but not if memory is what they wait for;
+    extrema alone take an instruction an element, and rows overlap by themselves.
+    """
+    return len(folds) > 1 and not (spec.far or spec.large) and all(
+        f.program.state[0].itemsize <= 4 for f in folds) and not all(
+        f.program.exact for f in folds)

@@ -10,6 +10,7 @@ from .cnames import stem
 from .cost import HEAVY, cost
 from .dtypes import ctype
 from .expressions import Use
+from .jamming import other_turn
 from .nest import (
     Blocks,
     Kernel,
@@ -19,11 +20,12 @@ from .nest import (
     Named,
     Statement,
     Write,
+    names_made,
     statements,
     unforeseen,
     values_of,
 )
-from .row_ends import LANE_BYTES, LANES, RowEnds, is_store
+from .row_ends import LANE_BYTES, LANES, RowEnds, is_store, turns
 from .sharing import rows_of, runs_along
 from .values import LINED, Convert, Load, Op, Value, walk
 
@@ -269,9 +271,27 @@ class FoldLoops(RowEnds):
                 "count": f"{name}_count" if item.strip is not None else (
                     f"i{k}" if each else f"b{k} / ROWS" if whole else f"(b{k} - {start}) / ROWS"),
                 "top": f"{name}_top", "done": f"{name}_done", "body": self.body(item.body),
-                "run": self.run(item), "packed": self.packed(item) if item.packed else None}
+                "pair": [], "run": self.run(item),
+                "packed": self.packed(item) if item.packed else None}
         self.macros |= {"UNROLL"} if item.packed and view["halves"] and not tree else set()
+        view |= self.pair(item, view) if item.jammed else {}
         return view | self.joined(folds, "" if item.strip is None else "[l]")
+
+    def pair(self, item: Loop | Blocks, view: dict[str, Any]) -> dict[str, Any]:
+        """Two turns of a loop at once, until at most one is left."""
+        start, stop, axis = view["start"], view["stop"], item.axis
+        taken = {o.name for o in self.kernel.operands} | names_made(
+            [s for p in self.kernel.phases for s in statements(p.body)])
+        other, self.turn = other_turn(item.body, taken)
+        self.instead[axis] = f"({view['var']} + 1)"
+        others = self.body(other)
+        del self.instead[axis]
+        self.turn = ""
+        both = [s for one, other in zip(view["body"], others, strict=True) for s in (
+            [beside(one, other)] if one["kind"] == "lanes" else [one, other])]
+        length = turns(start, stop)
+        return {"pair": both, "pair_start": start,
+                "start": f"{stop} - {f'({length})' if ' ' in length else length} % 2"}
 
     def run(self, item: Blocks) -> dict[str, Any] | None:
         """The innermost loop for several rows at once, if memory is what it waits for."""
@@ -326,6 +346,13 @@ class FoldLoops(RowEnds):
             "set_parts": assign("{name} = {part}", trees),
             "merge_parts": assign("{name}{at} = {merge_part}", folds),
             "merge_exact": assign("{name}{at} = {merge_part}", exact)}
+
+
+def beside(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Two loops in lanes as one."""
+    lists = {k: [*v, *other[k]] for k, v in one.items() if isinstance(v, list)}
+    joined = ("drop_lanes", "settle", "merge_lanes", "merge_row", "set_row")
+    return one | lists | {k: ", ".join(filter(None, (one[k], other[k]))) for k in joined}
 
 
 def row_states(folds: Sequence[dict[str, Any]], tree: bool) -> dict[str, str]:

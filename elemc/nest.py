@@ -123,7 +123,7 @@ class Loop:
     `ahead` is the axis around of which the next turn is asked for;
     `asks` are operands whose next row is asked for, see `asking`; `length` names how long strips
     are: STAGE, if they go from one loop to the next, ABREAST, if they are of rows, SLICED, if
-    slices are within.
+    slices are within; `jammed`, two turns go at once, see `jamming`.
     """
 
     axis: str
@@ -136,6 +136,7 @@ class Loop:
     ahead: str = ""
     length: str = "STRIP"
     asks: frozenset[int] = frozenset()
+    jammed: bool = False
 
 
 @dataclass
@@ -226,6 +227,7 @@ class Blocks:
     each if there is a tree: `copies` are made of what they read, side by side, but `once` of what
     is the same for all rows, or their index, and `packed` adds these, an element each, to as many
     states, called `name_rows`; `back` stores what is kept of them.  The body is for what is left.
+    `jammed` is as in `Loop`.
     """
 
     axis: str
@@ -237,6 +239,7 @@ class Blocks:
     copies: list[Statement] = field(default_factory=list)
     packed: list[Statement] = field(default_factory=list)
     back: list[Statement] = field(default_factory=list)
+    jammed: bool = False
 
 
 @dataclass

@@ -45,6 +45,7 @@ class RowEnds(Expressions):
         super().__init__(kernel)
         self.lanes: dict[str, int] = {}  # of the loops in lanes
         self.laned: set[str] = set()  # the axes of folds in lanes
+        self.turn = ""  # what names begin with in the second of two turns
 
     def body(self, body: Sequence[Statement]) -> list[dict[str, Any]]:
         """What the templates need to lay out statements."""
@@ -220,6 +221,7 @@ class RowEnds(Expressions):
             name, kind = operand.name, ctype(operand.dtype).storage
         else:
             return [view]
+        name = self.turn + name.removeprefix(self.turn)
         let = {"kind": "let", "type": kind, "name": f"{name}_next", "value": view["value"]}
         return [let, {**view, "value": f"{folded} ? {view['target']} : {name}_next"}]
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from .asking import ask_in_time
 from .cost import HEAVY, calls, cost
+from .jamming import jam
 from .keeping import Keeping, is_fold
 from .nest import (
     Assign,
@@ -64,6 +65,7 @@ def schedule(spec: Specialized) -> Kernel:
     scheduler = _Scheduler(spec)
     scheduler.compute_once()
     scheduler.top(scheduler.roots)
+    jam(scheduler.kernel, spec)
     return scheduler.kernel
 
 

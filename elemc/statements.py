@@ -153,7 +153,7 @@ class Statements(FoldLoops):
             "rolled": item.independent and item.axis not in self.unsure and (
                 self.length(self.extent_of(item.axis)) in ROLLED),
             "reverse": item.reverse, "fetch": [], "full": "", "ones": [], "last": [],
-            "to_line": ""}
+            "to_line": "", "pair": []}
         if item.kind.startswith("parallel"):
             self.unsure.add(item.axis)
             view |= {"start": begin, "stop": end}
@@ -185,6 +185,7 @@ class Statements(FoldLoops):
             view |= {"width": end} | self.end_of_row(item, begin, end)
         elif item.kind == "serial" and not item.lines:
             view |= self.end_of_row(item, start, stop)
+        view |= self.pair(item, view) if item.jammed else {}
         if item.lined and not view["full"]:
             view |= self.to_line(item, view["start"], view["stop"])
         self.mentioned |= outer

@@ -17,6 +17,7 @@ GOLDEN = Path(__file__).parent / "golden"
 x, y, w = ec.matrix("x"), ec.vector("y"), ec.vector("w")
 x3 = ec.tensor3("x")
 h = ec.array("x", 1, "float16")
+floats = ec.array("x", 2, "float32")
 z = ec.array("x", 1, "complex128")
 i = ec.array("x", 1, "int32")
 image = ec.array("image", 3, "uint8")
@@ -54,6 +55,7 @@ KERNELS = {
     "layer_norm": ([x], layer_norm(x), {}, layer_norm, 120),
     "normalise_all": ([y], y / y.sum(), {}, lambda y: y / y.sum(), 80),
     "variance": ([x], x.var(axis=1, ddof=1), {}, lambda x: x.var(axis=1, ddof=1), 120),
+    "variance_of_floats": ([floats], floats.var(axis=1), {}, lambda x: x.var(axis=1), 120),
     "argmax": ([x], x.argmax(axis=1), {}, lambda x: x.argmax(1), 79),
     "extremes": ([x], [x.min(axis=1), x.max(axis=1)], {}, lambda x: (x.min(1), x.max(1)), 80),
     "user_fold": ([x], ec.accumulate(horner, x, axis=1), {},
@@ -82,7 +84,7 @@ KERNELS = {
 
 # What kernels with known sizes are dumped for.
 SIZED = {"sum_columns_of_3": [np.ones((2000, 3))], "recurrence": [np.ones((64, 64))],
-         "once": [np.ones((64, 64)), np.ones(64)]}
+         "variance_of_floats": [np.ones((200, 200), np.float32)], "once": [np.ones((64, 64)), np.ones(64)]}
 
 
 def function(name):

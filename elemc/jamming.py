@@ -1,0 +1,96 @@
+"""Two turns of a loop at once, statement beside statement: unroll and jam.
+
+Where several folds of a row wait for each other, each of them ends with a chain of additions, and
+often a root and a quotient, for which a processor has nothing else to do: it runs ahead by some
+hundred instructions, which is less than a row.  Of two rows, one computes while the other waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from .cost import JAMMED, jams
+from .nest import (
+    Assign,
+    Blocks,
+    Element,
+    Kernel,
+    LaneLoop,
+    Let,
+    Loop,
+    Named,
+    Statement,
+    Write,
+    statements,
+    values_of,
+)
+from .values import Fold, Specialized, Value, over_new, roots_of, walk
+
+PREFIX = "other_"  # of the names of the second turn
+
+
+def jam(kernel: Kernel, spec: Specialized) -> None:
+    """Let loops over rows take two turns at once where that pays."""
+    for phase in kernel.phases:
+        for item in statements(phase.body):
+            if isinstance(item, (Loop, Blocks)) and _rows_apart(item) and _pays(item.body, spec):
+                item.jammed = True
+
+
+def _pays(body: Sequence[Statement], spec: Specialized) -> bool:
+    """Whether a row has folds that wait for each other, and is long enough."""
+    rows = [s for s in body if isinstance(s, LaneLoop)]
+    folds = [v for v in walk(roots_of(spec.stores)) if isinstance(v, Fold)]
+    return bool(rows) and all(
+        spec.between(row.axis)[0] >= JAMMED and not any(f.tree or f.top for f in row.folds)
+        and jams([f for f in folds if row.axis in f.over], spec) for row in rows)
+
+
+def _rows_apart(item: Loop | Blocks) -> bool:
+    """Whether two turns may mix: neither needs what the other leaves, but states are added to."""
+    if isinstance(item, Loop):
+        plain, states = item.kind in ("serial", "parallel") and not item.reverse, set[str]()
+    else:
+        plain = item.strip is None and all(f.rows for f in item.folds)
+        states = {f.name for f in item.folds}
+    made = [s.target for s in statements(item.body) if isinstance(s, Assign)]
+    return plain and all(
+        isinstance(s, (Let, Assign, Write, LaneLoop)) or isinstance(s, Loop) and s.kind == "serial"
+        for s in statements(item.body)) and all(isinstance(t, Element) and (
+            t.name in states or t.at == "lane" or item.axis in t.dims) for t in made)
+
+
+def other_turn(body: Sequence[Statement], taken: set[str]) -> tuple[list[Statement], str]:
+    """The same statements, under names that are not `taken`, and what these begin with."""
+    own = {s.name for s in statements(body) if isinstance(s, Let)}
+    folds = {f.name for s in statements(body) if isinstance(s, LaneLoop) for f in s.folds}
+    names, prefix = own | folds | {f"{name}_lane" for name in folds}, PREFIX
+    while not taken.isdisjoint(prefix + n for n in names):
+        prefix += PREFIX
+    return [_renamed(s, {n: prefix + n for n in names}) for s in body], prefix
+
+
+def _renamed(item: Statement, names: Mapping[str, str]) -> Statement:
+    """A statement with the variables that it makes renamed."""
+    new: dict[Value, Any] = {}
+    for value in walk(values_of(item)):
+        if isinstance(value, (Named, Element)) and value.name in names:
+            new[value] = replace(value, name=names[value.name])
+        else:
+            new[value] = over_new(value, new)
+    match item:
+        case Let():
+            return replace(item, name=names[item.name], value=new[item.value])
+        case Assign():
+            return replace(item, target=new[item.target], value=new[item.value])
+        case Write():
+            mask = None if item.mask is None else new[item.mask]
+            return replace(item, value=new[item.value], mask=mask)
+        case LaneLoop():
+            folds = [replace(f, name=names[f.name]) for f in item.folds]
+            return replace(item, folds=folds, body=[_renamed(s, names) for s in item.body])
+        case Loop():
+            return replace(item, body=[_renamed(s, names) for s in item.body])
+    raise AssertionError(type(item).__name__)

@@ -1,0 +1,105 @@
+"""Rows whose folds wait for each other: two at a time, with the bits of one alone."""
+
+import numpy as np
+import pytest
+
+import elemc as ec
+
+from .helpers import assert_same_bits, compile_together
+
+RNG = np.random.default_rng(0)
+COLUMNS = (192, 195, 208, 511, 600, 4096)
+ROWS = (1, 2, 3, 64, 65, 67)
+
+
+def standardized(x):
+    d = x - x.mean(axis=1, keepdims=True)
+    return d / np.sqrt((d * d).mean(axis=1, keepdims=True) + 1e-5)
+
+
+def weighted(x, w):
+    return (standardized(x) * w).sum(axis=1)
+
+
+FUNCTIONS = {
+    "layer norm": lambda x, w: standardized(x) * w + w,
+    "moments": lambda x, w: (x.mean(axis=1), x.var(axis=1), ((x - 1) ** 3).mean(axis=1)),
+    "angle": lambda x, w: (x * w).sum(axis=1) / np.sqrt((x * x).sum(axis=1)),
+    "logsumexp": lambda x, w: np.log(np.exp(x - x.max(axis=1, keepdims=True)).sum(axis=1)),
+    "scaled": lambda x, w: (x - x.min(axis=1, keepdims=True)) / x.sum(axis=1, keepdims=True),
+    "chosen": lambda x, w: np.where(x > x.mean(axis=1, keepdims=True), x, x.std(
+        axis=1, keepdims=True)),
+    "reversed": lambda x, w: standardized(x[:, ::-1]) * w,
+    "names": lambda other_x, other_other_t: standardized(other_x) * other_other_t,
+}
+
+
+def by_twos(f, *arrays):
+    return "by twos" in f.dump(*arrays)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_rows_have_the_bits_of_one_alone(name):
+    f = ec.compile(FUNCTIONS[name])
+    w = RNG.standard_normal(COLUMNS[-1]).astype("f4")
+    tables = [RNG.standard_normal((max(ROWS), n)).astype("f4") for n in COLUMNS]
+    compile_together((f, (x[:2], w[:x.shape[1]])) for x in tables)
+    for x in tables:
+        weights = w[:x.shape[1]]
+        assert by_twos(f, x, weights)
+        wanted = [f(row[None], weights) for row in x]
+        several = isinstance(wanted[0], tuple)
+        for rows in ROWS:
+            found = f(x[:rows], weights)
+            for k, out in enumerate(found if several else (found,)):
+                assert_same_bits(out, np.concatenate([
+                    w[k] if several else w for w in wanted[:rows]]))
+        reference = FUNCTIONS[name](x.astype("f8"), weights.astype("f8"))
+        for out, want in zip(found if several else (found,),
+                             reference if several else (reference,), strict=True):
+            np.testing.assert_allclose(out, want[:max(ROWS)], rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 65, 127, 300])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sums_by_column_of_rows(rows, threads, monkeypatch):
+    """States that all rows add to, in their order, whichever go together."""
+    monkeypatch.setattr("elemc.schedule.jam", lambda kernel, spec: None)
+    alone = ec.grad(lambda x, w: weighted(x, w).sum(), (0, 1))
+    x = RNG.standard_normal((rows, 500)).astype("f4")
+    w = RNG.standard_normal(500).astype("f4")
+    wanted = alone(x, w)
+    assert not by_twos(alone, x, w)
+    monkeypatch.undo()
+    together = ec.grad(lambda x, w: weighted(x, w).sum(), (0, 1))
+    before = ec.get_num_threads()
+    ec.set_num_threads(threads)
+    try:
+        found = together(x, w)
+    finally:
+        ec.set_num_threads(before)
+    assert by_twos(together, x, w)
+    for one, other in zip(found, wanted, strict=True):
+        assert_same_bits(one, other)
+
+
+@pytest.mark.parametrize("rows", ROWS[1:])
+def test_in_place(rows):
+    f = ec.compile(lambda x: standardized(x))
+    x = RNG.standard_normal((rows, 333)).astype("f4")
+    wanted = f(x)
+    assert by_twos(f, x)
+    assert_same_bits(f(x, out=x), wanted)
+
+
+@pytest.mark.parametrize("shape, dtype", [((300, 191), "f4"), ((300, 400), "f8"),
+                                          ((3000, 4096), "f4"), ((40, 5000), "f4")])
+def test_others_go_one_by_one(shape, dtype):
+    """Short rows, which overlap by themselves, wide ones, and what memory or a tree waits for."""
+    x = np.ones(shape, dtype)
+    assert not by_twos(ec.compile(lambda x: standardized(x)), x)
+
+
+def test_extrema_alone_do_not():
+    f = ec.compile(lambda x: (x - x.min(axis=1, keepdims=True)) * x.max(axis=1, keepdims=True))
+    assert not by_twos(f, np.ones((300, 400), "f4"))
