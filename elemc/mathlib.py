@@ -16,7 +16,7 @@ from .templating import environment
 
 _UNARY = (
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-    "atanh cbrt erf erfc gamma lgamma digamma erfinv sinc"
+    "atanh cbrt erf erfc gamma lgamma digamma erfinv sinc sech"
 ).split()
 _BINARY = "pow atan2 hypot fmod nextafter polygamma".split()
 
@@ -25,7 +25,7 @@ FUNCTIONS: dict[str, int] = {**dict.fromkeys(_UNARY, 1), **dict.fromkeys(_BINARY
 
 # How each function is computed where not by libmvec: by the scalar libm, or in vectors here.
 _WAYS: dict[str, str] = {
-    **dict.fromkeys(FUNCTIONS, "libmvec"), "nextafter": "libm", "fmod": "vector",
+    **dict.fromkeys(FUNCTIONS, "libmvec"), "nextafter": "libm", "fmod": "vector", "sech": "vector",
     **dict.fromkeys("gamma lgamma digamma polygamma erfinv sinc".split(), "special"),
 }
 

@@ -57,7 +57,7 @@ BELOW = ScalarOp("below", 2, lambda x, top: np.where(x == top, x.dtype.type(0), 
 
 # 1 / cosh(x), of which the gradient does not overflow as that of the quotient does.
 SECH = ScalarOp("sech", 1, lambda x: np.reciprocal(np.cosh(x)),
-                {"f": "1 / elemc_cosh{F}({0})", "c": "reciprocal_{S}(elemc_ccosh{F}({0}))"}, 13,
+                {"f": "elemc_sech{F}({0})", "c": "reciprocal_{S}(elemc_ccosh{F}({0}))"},
                 notation="sech({0})", cost=20, like=np.cosh, kinds="fc")
 
 
