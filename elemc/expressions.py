@@ -90,6 +90,7 @@ class Expressions:
         self.singly = False  # where nothing chooses for a vector at once
         self.within: dict[str, tuple[str, str]] = {}  # the chunk that is being folded
         self.instead: dict[str, str] = {}  # what counts along an axis, if not its variable
+        self.stored: Value | None = None  # what is being stored
         self.finer: dict[str, int] = {}  # how many turns go to one element of an axis
 
     # -- names -------------------------------------------------------------------------------
@@ -209,6 +210,8 @@ class Expressions:
                 text = self.element(self.use(load.operand, load.access),
                                     self.kernel.operands[load.operand])
                 return f"({ctype(value.dtype).value})TRUTH({text})", CAST
+            case Convert() if value.dtype == np.float16 and self.rounds_later(value):
+                return self.expr(value.arg)
             case Convert():
                 return self.code(ops.cast_code(value.arg.dtype, value.dtype), value)
             case Op():
@@ -236,12 +239,18 @@ class Expressions:
         text, precedence = code.text.format(*parts), code.precedence
         if isinstance(value, Op):
             small = value.dtype.kind in "iu" and value.dtype.itemsize < 4
-            if value.dtype == np.float16:
+            if value.dtype == np.float16 and not self.rounds_later(value):
                 self.helpers["round_half"] = None
                 return f"round_half({text})", PRIMARY
             if small and precedence < PRIMARY:
                 return f"({ctype(value.dtype).value})({text})", CAST
         return text, precedence
+
+    def rounds_later(self, value: Op | Convert) -> bool:
+        """Whether a float16 is one as it is, or is stored, which rounds it."""
+        exact = isinstance(value, Op) and value.op.name in ops.UNROUNDED
+        return exact or value is self.stored and not (
+            isinstance(value, Convert) and value.arg.dtype == np.float64)
 
     def load(self, value: Load) -> Text:
         """An element of an operand, in its value type."""

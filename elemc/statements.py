@@ -106,7 +106,9 @@ class Statements(FoldLoops):
         block = self.line.get(item.operand)
         target = self.place_in_block(item, block) if block else self.element(
             self.use(item.operand, item.access, written=True), operand)
+        self.stored = item.value if operand.dtype == np.float16 and item.mode != "add" else None
         old, value, sign = target, self.text(item.value), "="
+        self.stored = None
         swap = f"swap_{ctype(operand.dtype).suffix}"
         if operand.storage == "swapped":
             self.helpers[swap] = None

@@ -66,7 +66,7 @@ int kernel_half(int64_t phase, int64_t begin, int64_t end, char *const *p, const
   for (int64_t b0 = begin, e0 = begin + TO_LINE(z_p + begin * z_s0, 2, end - begin); b0 < end; b0 = e0, e0 = end)
     INDEPENDENT for (int64_t i0 = b0; i0 < e0; i0++) {
       const float x_v = half_to_float(AT(const half, x_p, i0 * x_s0));
-      AT(half, z_p, i0 * z_s0) = float_to_half(round_half(round_half(x_v * x_v) + 1.0f));
+      AT(half, z_p, i0 * z_s0) = float_to_half(round_half(x_v * x_v) + 1.0f);
     }
   return 0;
 }
