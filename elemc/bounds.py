@@ -86,7 +86,7 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
                 found |= exact
             edges = [few, most, *([PLACED] if places else [])]
             folds = [v for v in values if isinstance(v, Fold) and axes[0] in v.over]
-            if len(long) == 1 and jams(folds, spec):
+            if len(long) == 1 and jams(folds) and not spec.far:
                 edges.append(JAMMED - 1)
             if len(long) == 1 and axes[0] in written:
                 edges += [LINED - 1, *quotients]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from .values import Fold, Op, Specialized, Value
+from .values import Fold, Op, Value
 
 DEAR = 4  # additions from which on a value is kept, not computed again
 JAMMED = 192  # elements of a row from which on no processor runs ahead to the next one
@@ -21,12 +21,11 @@ def calls(values: Iterable[Value]) -> bool:
     return any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values)
 
 
-def jams(folds: Sequence[Fold], spec: Specialized) -> bool:
+def jams(folds: Sequence[Fold]) -> bool:
     """Whether rows that are folded so are worth taking two at a time.
 
-    They wait for each state if it is one vector in lanes, but not if memory is what they wait for;
-    extrema alone take an instruction an element, and rows overlap by themselves.
+    They wait for each state if it is one vector in lanes; extrema alone take an instruction an
+    element, and rows overlap by themselves.
     """
-    return len(folds) > 1 and not (spec.far or spec.large) and all(
-        f.program.state[0].itemsize <= 4 for f in folds) and not all(
+    return len(folds) > 1 and all(f.program.state[0].itemsize <= 4 for f in folds) and not all(
         f.program.exact for f in folds)

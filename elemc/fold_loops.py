@@ -50,6 +50,7 @@ class FoldLoops(RowEnds):
         super().__init__(kernel)
         self.trees: dict[str, dict[str, str]] = {}
         self.fetched: set[int] = set()  # operands that loops ask for in advance
+        self.paired = False  # whether two turns of the loop around go at once
         self.packs: set[str] = set()  # the axes of rows that are taken side by side
         self.strips: dict[str, int] = {}  # the lengths of strips, by their names in C
         self.run_length = FAR_RUN if kernel.far and not kernel.chunks else RUN
@@ -236,7 +237,7 @@ class FoldLoops(RowEnds):
                 fetch = "FETCH_ROW" if next_row else "FETCH"
                 use.ahead = (f"NEXT({self.extent(item.axis)} * {size}, {WHOLE[fetch]}, "
                              f"{distance})")
-                needs, distance = "NEXT", f"{use.base}_ahead"
+                needs, distance = "NEXT", f"{'2 * ' if self.paired else ''}{use.base}_ahead"
             self.macros |= {fetch, needs}
             found.append((fetch, use, distance, size))
         return found
@@ -283,11 +284,14 @@ class FoldLoops(RowEnds):
         taken = {o.name for o in self.kernel.operands} | names_made(
             [s for p in self.kernel.phases for s in statements(p.body)])
         other, self.turn = other_turn(item.body, taken)
+        self.paired = True
         self.instead[axis] = f"({view['var']} + 1)"
         others = self.body(other)
         del self.instead[axis]
         self.turn = ""
-        both = [s for one, other in zip(view["body"], others, strict=True) for s in (
+        first = self.body(item.body)
+        self.paired = False
+        both = [s for one, other in zip(first, others, strict=True) for s in (
             [beside(one, other)] if one["kind"] == "lanes" else [one, other])]
         length = turns(start, stop)
         return {"pair": both, "pair_start": start,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .cost import JAMMED, jams
+from .cost import HEAVY, JAMMED, cost, jams
 from .nest import (
     Assign,
     Blocks,
@@ -26,7 +26,7 @@ from .nest import (
     statements,
     values_of,
 )
-from .values import Fold, Specialized, Value, over_new, roots_of, walk
+from .values import ASKED, Fold, Specialized, Value, over_new, roots_of, walk
 
 PREFIX = "other_"  # of the names of the second turn
 
@@ -35,17 +35,23 @@ def jam(kernel: Kernel, spec: Specialized) -> None:
     """Let loops over rows take two turns at once where that pays."""
     for phase in kernel.phases:
         for item in statements(phase.body):
-            if isinstance(item, (Loop, Blocks)) and _rows_apart(item) and _pays(item.body, spec):
+            if isinstance(item, (Loop, Blocks)) and _rows_apart(item) and _pays(item, spec):
                 item.jammed = True
 
 
-def _pays(body: Sequence[Statement], spec: Specialized) -> bool:
-    """Whether a row has folds that wait for each other, and is long enough."""
-    rows = [s for s in body if isinstance(s, LaneLoop)]
+def _pays(item: Loop | Blocks, spec: Specialized) -> bool:
+    """Whether a row has folds that wait for each other, and is long enough.
+
+    Of memory, it has to compute enough not to wait for that, too.
+    """
+    rows = [s for s in item.body if isinstance(s, LaneLoop)]
     folds = [v for v in walk(roots_of(spec.stores)) if isinstance(v, Fold)]
-    return bool(rows) and all(
-        spec.between(row.axis)[0] >= JAMMED and not any(f.tree or f.top for f in row.folds)
-        and jams([f for f in folds if row.axis in f.over], spec) for row in rows)
+    near = not (spec.far or spec.large) or isinstance(item, Loop) and cost(
+        walk(v for s in statements(item.body) for v in values_of(s))) >= HEAVY
+    return bool(rows) and near and all(
+        spec.between(row.axis)[0] >= (ASKED if spec.far else JAMMED)
+        and not any(f.tree or f.top for f in row.folds)
+        and jams([f for f in folds if row.axis in f.over]) for row in rows)
 
 
 def _rows_apart(item: Loop | Blocks) -> bool:
