@@ -332,7 +332,7 @@ def _extension_job(tool: Toolchain, needs: str, source: str, name: str) -> Job:
             f"{sys.version_info.major}.{sys.version_info.minor} (python3-dev, python3-devel)"
         )
     depends = f"{sysconfig.get_config_var('EXT_SUFFIX')} {sys.version} numpy {np.__version__}"
-    flags = ("-O2", *tool.extra(("without loops",)), *(f"-I{include}" for include in includes))
+    flags = ("-O2", *tool.extra(("branches",)), *(f"-I{include}" for include in includes))
     return Job(tool, name, source, flags, depends=depends + needs)
 
 

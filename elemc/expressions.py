@@ -90,7 +90,7 @@ class Expressions:
         self.singly = False  # where nothing chooses for a vector at once
         self.within: dict[str, tuple[str, str]] = {}  # the chunk that is being folded
         self.instead: dict[str, str] = {}  # what counts along an axis, if not its variable
-        self.stored: Value | None = None  # what is being stored
+        self.stored: Value | None = None  # what is being stored as a float16
         self.finer: dict[str, int] = {}  # how many turns go to one element of an axis
 
     # -- names -------------------------------------------------------------------------------
@@ -171,9 +171,13 @@ class Expressions:
 
     # -- expressions -------------------------------------------------------------------------
 
-    def text(self, value: Value) -> str:
-        """`value` as a C expression."""
-        return self.expr(value)[0]
+    def text(self, value: Value, stored: bool = False) -> str:
+        """`value` as a C expression; if it is `stored` as a float16, that rounds it."""
+        before = self.stored
+        self.stored = value if stored else before
+        text, _ = self.expr(value)
+        self.stored = before
+        return text
 
     def expr(self, value: Value) -> Text:
         """`value` as a C expression, with its precedence."""
@@ -226,6 +230,7 @@ class Expressions:
     def code(self, code: Any, value: Value) -> Text:
         """An operation's C text, filled in."""
         if code.text == "{0}":
+            self.stored = value.args[0] if value is self.stored else self.stored
             return self.expr(value.args[0])
         self.helpers.update(dict.fromkeys(code.helpers))
         self.externs.update(dict.fromkeys(code.externs))
@@ -247,10 +252,10 @@ class Expressions:
         return text, precedence
 
     def rounds_later(self, value: Op | Convert) -> bool:
-        """Whether a float16 is one as it is, or is stored, which rounds it."""
+        """Whether a float16 is one as it is, or is stored, which rounds it from a float."""
         exact = isinstance(value, Op) and value.op.name in ops.UNROUNDED
-        return exact or value is self.stored and not (
-            isinstance(value, Convert) and value.arg.dtype == np.float64)
+        return exact or value is self.stored and not (isinstance(value, Convert) and (
+            value.arg.dtype == np.float64 or value.arg.dtype.kind == "c"))
 
     def load(self, value: Load) -> Text:
         """An element of an operand, in its value type."""

@@ -261,6 +261,7 @@ class FoldLoops(RowEnds):
         span = stop if whole else f"{stop} - {start}"
         if tree and not each:
             self.macros.add("ROWS")
+        fetched = set(self.fetched)
         view: dict[str, Any] = {
                 "kind": "blocks", "var": f"i{k}", "start": start, "stop": stop, "tree": tree,
                 "strip": self.strip if item.strip else "",
@@ -272,30 +273,32 @@ class FoldLoops(RowEnds):
                 "count": f"{name}_count" if item.strip is not None else (
                     f"i{k}" if each else f"b{k} / ROWS" if whole else f"(b{k} - {start}) / ROWS"),
                 "top": f"{name}_top", "done": f"{name}_done", "body": self.body(item.body),
-                "pair": [], "run": self.run(item),
+                "pair": [], "left_start": "", "run": self.run(item),
                 "packed": self.packed(item) if item.packed else None}
         self.macros |= {"UNROLL"} if item.packed and view["halves"] and not tree else set()
-        view |= self.pair(item, view) if item.jammed else {}
+        view |= self.pair(item, view, fetched) if item.jammed else {}
         return view | self.joined(folds, "" if item.strip is None else "[l]")
 
-    def pair(self, item: Loop | Blocks, view: dict[str, Any]) -> dict[str, Any]:
-        """Two turns of a loop at once, until at most one is left."""
+    def pair(self, item: Loop | Blocks, view: dict[str, Any], fetched: set[int]) -> dict[str, Any]:
+        """Two turns of a loop at once, until at most one is left.
+
+        `fetched` is what was asked for in advance before this loop.
+        """
         start, stop, axis = view["start"], view["stop"], item.axis
-        taken = {o.name for o in self.kernel.operands} | names_made(
-            [s for p in self.kernel.phases for s in statements(p.body)])
+        taken = names_made([s for p in self.kernel.phases for s in statements(p.body)])
         other, self.turn = other_turn(item.body, taken)
-        self.paired = True
+        self.paired, self.fetched = True, set(fetched)
         self.instead[axis] = f"({view['var']} + 1)"
         others = self.body(other)
         del self.instead[axis]
-        self.turn = ""
+        self.turn, self.fetched = "", set(fetched)
         first = self.body(item.body)
         self.paired = False
         both = [s for one, other in zip(first, others, strict=True) for s in (
             [beside(one, other)] if one["kind"] == "lanes" else [one, other])]
         length = turns(start, stop)
-        return {"pair": both, "pair_start": start,
-                "start": f"{stop} - {f'({length})' if ' ' in length else length} % 2"}
+        return {"pair": both,
+                "left_start": f"{stop} - {f'({length})' if ' ' in length else length} % 2"}
 
     def run(self, item: Blocks) -> dict[str, Any] | None:
         """The innermost loop for several rows at once, if memory is what it waits for."""
@@ -353,10 +356,10 @@ class FoldLoops(RowEnds):
 
 
 def beside(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Two loops in lanes as one."""
+    """Two loops in lanes, of the same statements under other names, as one."""
     lists = {k: [*v, *other[k]] for k, v in one.items() if isinstance(v, list)}
-    joined = ("drop_lanes", "settle", "merge_lanes", "merge_row", "set_row")
-    return one | lists | {k: ", ".join(filter(None, (one[k], other[k]))) for k in joined}
+    return one | lists | {k: ", ".join(filter(None, (one[k], other[k])))
+                          for k in ("drop_lanes", "merge_lanes", "merge_row")}
 
 
 def row_states(folds: Sequence[dict[str, Any]], tree: bool) -> dict[str, str]:

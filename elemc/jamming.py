@@ -1,8 +1,8 @@
 """Two turns of a loop at once, statement beside statement: unroll and jam.
 
-Where several folds of a row wait for each other, each of them ends with a chain of additions, and
-often a root and a quotient, for which a processor has nothing else to do: it runs ahead by some
-hundred instructions, which is less than a row.  Of two rows, one computes while the other waits.
+The folds of a row are chains of additions, and often end with a root and a quotient, for which a
+processor has nothing else to do: it runs ahead by some hundred instructions, which is less than a
+row.  Of two rows, one computes while the other waits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .nest import (
     statements,
     values_of,
 )
-from .values import ASKED, Fold, Specialized, Value, over_new, roots_of, walk
+from .values import ASKED, At, Fold, Specialized, Value, over_new, roots_of, walk
 
 PREFIX = "other_"  # of the names of the second turn
 
@@ -40,7 +40,7 @@ def jam(kernel: Kernel, spec: Specialized) -> None:
 
 
 def _pays(item: Loop | Blocks, spec: Specialized) -> bool:
-    """Whether a row has folds that wait for each other, and is long enough.
+    """Whether a row has folds enough to wait for, and is long enough.
 
     Of memory, it has to compute enough not to wait for that, too.
     """
@@ -56,16 +56,22 @@ def _pays(item: Loop | Blocks, spec: Specialized) -> bool:
 
 def _rows_apart(item: Loop | Blocks) -> bool:
     """Whether two turns may mix: neither needs what the other leaves, but states are added to."""
+    states = set[str]()
     if isinstance(item, Loop):
-        plain, states = item.kind in ("serial", "parallel") and not item.reverse, set[str]()
+        plain = item.kind in ("serial", "parallel") and not (
+            item.reverse or item.independent or item.lines)
     else:
         plain = item.strip is None and all(f.rows for f in item.folds)
         states = {f.name for f in item.folds}
-    made = [s.target for s in statements(item.body) if isinstance(s, Assign)]
+    inside = [*statements(item.body)]
+    made = [s.target for s in inside if isinstance(s, Assign)]
+    elsewhere = {v.fold.name for v in walk(v for s in inside for v in values_of(s))
+                 if isinstance(v, At) and isinstance(v.fold, Element)}
     return plain and all(
         isinstance(s, (Let, Assign, Write, LaneLoop)) or isinstance(s, Loop) and s.kind == "serial"
-        for s in statements(item.body)) and all(isinstance(t, Element) and (
-            t.name in states or t.at == "lane" or item.axis in t.dims) for t in made)
+        for s in inside) and all(isinstance(t, Element) and t.name not in elsewhere and (
+            t.name in states or t.at == "lane" or item.axis in t.dims) for t in made) and all(
+        s in item.body for s in inside if isinstance(s, LaneLoop))
 
 
 def other_turn(body: Sequence[Statement], taken: set[str]) -> tuple[list[Statement], str]:

@@ -215,13 +215,14 @@ class RowEnds(Expressions):
         """
         [view] = self.body([item])
         if isinstance(item, Assign):
-            name, kind = item.target.name.removesuffix("_lane"), self.type(item.target.dtype)
+            lane = item.target.name.endswith("_lane")  # of a fold, which has a name in either turn
+            name = item.target.name.removesuffix("_lane") if lane else self.turn + item.target.name
+            kind = self.type(item.target.dtype)
         elif isinstance(item, Write):
             operand = self.kernel.operands[item.operand]
-            name, kind = operand.name, ctype(operand.dtype).storage
+            name, kind = self.turn + operand.name, ctype(operand.dtype).storage
         else:
             return [view]
-        name = self.turn + name.removeprefix(self.turn)
         let = {"kind": "let", "type": kind, "name": f"{name}_next", "value": view["value"]}
         return [let, {**view, "value": f"{folded} ? {view['target']} : {name}_next"}]
 

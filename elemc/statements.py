@@ -106,20 +106,20 @@ class Statements(FoldLoops):
         block = self.line.get(item.operand)
         target = self.place_in_block(item, block) if block else self.element(
             self.use(item.operand, item.access, written=True), operand)
-        self.stored = item.value if operand.dtype == np.float16 and item.mode != "add" else None
-        old, value, sign = target, self.text(item.value), "="
-        self.stored = None
+        rounds, adds = operand.dtype == np.float16, item.mode == "add"
+        old, sign = target, "="
+        value = self.text(item.value, stored=rounds and not adds)
         swap = f"swap_{ctype(operand.dtype).suffix}"
         if operand.storage == "swapped":
             self.helpers[swap] = None
             old = f"{swap}({target})"
-        if item.mode == "add":
+        if adds:
             if operand.dtype == np.float16:
                 self.helpers["half_to_float"] = None
                 old = f"half_to_float({old})"
             dtype = operand.dtype
             both = (Named(frozenset(), dtype, old), Named(frozenset(), dtype, f"({value})"))
-            value = self.text(Op(frozenset(), dtype, ops.OPS["add"], both))
+            value = self.text(Op(frozenset(), dtype, ops.OPS["add"], both), stored=rounds)
         if operand.dtype == np.float16:
             self.helpers["float_to_half"] = None
             value = f"float_to_half({value})"
@@ -155,7 +155,7 @@ class Statements(FoldLoops):
             "rolled": item.independent and item.axis not in self.unsure and (
                 self.length(self.extent_of(item.axis)) in ROLLED),
             "reverse": item.reverse, "fetch": [], "full": "", "ones": [], "last": [],
-            "to_line": "", "pair": []}
+            "to_line": "", "pair": [], "left_start": ""}
         if item.kind.startswith("parallel"):
             self.unsure.add(item.axis)
             view |= {"start": begin, "stop": end}
@@ -171,7 +171,7 @@ class Statements(FoldLoops):
             view["fetch"] = self.fetches(item, f"b{k}") if item.asks else []
             for *_, size in view["fetch"]:
                 self.need_strip(self.strip, size)
-        outer, self.mentioned = self.mentioned, set()
+        outer, self.mentioned, fetched = self.mentioned, set(), set(self.fetched)
         self.line |= {w.operand: item.axis for w in item.lines}
         if item.ahead and item.kind != "lane":
             view["fetch"] = self.fetches(item, start, 2)
@@ -187,7 +187,7 @@ class Statements(FoldLoops):
             view |= {"width": end} | self.end_of_row(item, begin, end)
         elif item.kind == "serial" and not item.lines:
             view |= self.end_of_row(item, start, stop)
-        view |= self.pair(item, view) if item.jammed else {}
+        view |= self.pair(item, view, fetched) if item.jammed else {}
         if item.lined and not view["full"]:
             view |= self.to_line(item, view["start"], view["stop"])
         self.mentioned |= outer

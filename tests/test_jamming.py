@@ -12,6 +12,9 @@ COLUMNS = (192, 195, 208, 511, 600, 4096)
 ROWS = (1, 2, 3, 64, 65, 67)
 
 
+OTHER = ec.Accumulator("other_sum", 0.0, np.add, merge=np.add, commutative=True)
+
+
 def standardized(x):
     d = x - x.mean(axis=1, keepdims=True)
     return d / np.sqrt((d * d).mean(axis=1, keepdims=True) + 1e-5)
@@ -30,7 +33,7 @@ FUNCTIONS = {
     "chosen": lambda x, w: np.where(x > x.mean(axis=1, keepdims=True), x, x.std(
         axis=1, keepdims=True)),
     "reversed": lambda x, w: standardized(x[:, ::-1]) * w,
-    "names": lambda other_x, other_other_t: standardized(other_x) * other_other_t,
+    "names": lambda x, w: (x.sum(axis=1) / ec.accumulate(OTHER, x, axis=1)),
 }
 
 
@@ -54,6 +57,9 @@ def test_rows_have_the_bits_of_one_alone(name):
             for k, out in enumerate(found if several else (found,)):
                 assert_same_bits(out, np.concatenate([
                     w[k] if several else w for w in wanted[:rows]]))
+    for x in tables:
+        weights, found = w[:x.shape[1]], f(x, w[:x.shape[1]])
+        several = isinstance(found, tuple)
         reference = FUNCTIONS[name](x.astype("f8"), weights.astype("f8"))
         for out, want in zip(found if several else (found,),
                              reference if several else (reference,), strict=True):
@@ -111,6 +117,53 @@ def test_from_memory(name, twos):
     assert ("by twos" in text, "2 * x_ahead" in text) == (twos, twos)
     found, wanted = f(x, w), [f(part, w) for part in np.array_split(x, 5)]
     assert_same_bits(found, np.concatenate(wanted))
+
+
+def test_requests_masks_and_axes():
+    """Outputs that are added to or masked, and rows of rows."""
+    f = ec.compile(lambda x: standardized(x))
+    x = RNG.standard_normal((67, 300)).astype("f4")
+    wanted, out, mask = f(x), np.ones_like(x), x > 0
+    f(x, out=out, req="add")
+    assert_same_bits(out, wanted + np.float32(1))
+    out[:] = 1
+    f(x, out=out, where=mask)
+    assert_same_bits(out, np.where(mask, wanted, np.float32(1)))
+    last = ec.compile(lambda x: (x - x.mean(axis=-1, keepdims=True)) * x.std(axis=-1, keepdims=True))
+    cube = RNG.standard_normal((5, 7, 200)).astype("f4")[:, :, ::-1]
+    assert_same_bits(last(cube), last(cube.reshape(35, 200).copy()).reshape(cube.shape))
+
+
+def test_numbers_of_rows():
+    f = ec.compile(lambda x: x.sum(axis=1) * ec.arange(x.shape[0]) + (x * x).sum(axis=1))
+    g = ec.compile(lambda x: (x.sum(axis=1), (x * x).sum(axis=1)))
+    x = RNG.standard_normal((67, 300)).astype("f4")
+    sums, squares = g(x)
+    assert by_twos(f, x)
+    assert_same_bits(f(x), sums * np.arange(67) + squares)
+
+
+def polynomial(y):
+    for k in range(7, 0, -1):
+        y = y * (np.float32(k) + y) if k < 7 else y * np.float32(k)
+    return y
+
+
+def test_short_rows_that_go_past_the_caches_together():
+    """What goes in blocks of several rows does not go by twos."""
+    f = ec.compile(lambda a, b: polynomial(standardized(a[:, None] * b)).astype("f2"))
+    a = RNG.standard_normal(100_001).astype("f4") / 10
+    b = RNG.standard_normal(200).astype("f4")
+    found = f(a, b)
+    assert_same_bits(found, np.concatenate([f(part, b) for part in np.array_split(a, 40)]))
+    assert not by_twos(f, a, b)
+
+
+def test_both_turns_ask_the_memory():
+    f = ec.compile(lambda x: (polynomial(x).sum(axis=1), (polynomial(x) * x).sum(axis=1)))
+    text = f.dump(np.ones((9001, 1400), "f4")[:, :700])
+    pair, rest = text[text.index("by twos"):].split("% 2;")
+    assert pair.count("FETCH") == 2 * rest.count("FETCH") > 0
 
 
 def test_extrema_alone_do_not():

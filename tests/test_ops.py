@@ -175,6 +175,17 @@ def test_double_rounds_once_to_half():
     x = ec.vector("x")
     f = ec.function([x], x.astype("float16"))
     assert_same_bits(f(values), values.astype(np.float16))
+    real = ec.compile(lambda z: z.astype("float16"))
+    for dtype in (np.complex128, np.complex64):
+        numbers = (values + 1j).astype(dtype)
+        assert_same_bits(real(numbers), numbers.real.astype(np.float16))
+
+
+def test_halves_are_rounded_once_where_they_are_added():
+    x, y = (sample("float16", (1000,), k) for k in range(2))
+    out = y.copy()
+    ec.compile(lambda x, y: x * y)(x, y, out=out, req="add")
+    assert_same_bits(out, y + x * y)
 
 
 def test_integer_to_a_negative_power_is_an_error():
