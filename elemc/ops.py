@@ -55,9 +55,15 @@ BELOW = ScalarOp("below", 2, lambda x, top: np.where(x == top, x.dtype.type(0), 
                  {"*": "{0} == {1} ? 0 : {0} - {1}"}, 3, notation="{0} - {1}", like=np.subtract)
 
 
+def _sech(x: Any) -> Any:
+    if x.dtype.kind != "c":
+        return np.reciprocal(np.cosh(x))
+    e, part = np.exp(-abs(x.real)), np.copysign(np.expm1(-2 * abs(x.real)), x.real)
+    return 2 * e * np.reciprocal((1 + e * e) * np.cos(x.imag) + 1j * (part * np.sin(x.imag)))
+
+
 # 1 / cosh(x), of which the gradient does not overflow as that of the quotient does.
-SECH = ScalarOp("sech", 1, lambda x: np.reciprocal(np.cosh(x)),
-                {"f": "elemc_sech{F}({0})", "c": "reciprocal_{S}(elemc_ccosh{F}({0}))"},
+SECH = ScalarOp("sech", 1, _sech, {"f": "elemc_sech{F}({0})", "c": "sech_{S}({0})"},
                 notation="sech({0})", cost=20, like=np.cosh, kinds="fc")
 
 

@@ -7,7 +7,7 @@ half for either of two equal arguments of maximum and minimum, and of two equal 
 logaddexp; equal shares for infinities that are the maximum of logsumexp, whose gradient sums to 1.
 
 Rules are written so that they neither overflow nor cancel where the gradient itself is finite:
-tanh' is 1 / cosh**2, not 1 - tanh**2, which is 0 from 19 on.
+tanh' is 1 / cosh**2, not 1 - tanh**2, which is 0 from 19 on; tan' of complex numbers 1 / cos**2.
 """
 
 from __future__ import annotations
@@ -67,6 +67,13 @@ def _sqrt(g: Any, z: Any, x: Any) -> Any:
 
 def _tanh(g: Any, z: Any, x: Any) -> Any:
     r = conj(apply(SECH, x))
+    return g * r * r
+
+
+def _tan(g: Any, z: Any, x: Any) -> Any:
+    if _real(x):
+        return g * (1 + z * z)
+    r = conj(apply(SECH, 1j * x))  # 1 / cos(x); 1 + z * z cancels far from the real axis
     return g * r * r
 
 
@@ -135,7 +142,7 @@ UNARY: dict[str, Callable[[Any, Any, Any], Any]] = {
     "log1p": lambda g, z, x: g / (1 + conj(x)),
     "sin": lambda g, z, x: g * conj(np.cos(x)),
     "cos": lambda g, z, x: -g * conj(np.sin(x)),
-    "tan": lambda g, z, x: g * conj(1 + z * z),
+    "tan": _tan,
     "arcsin": lambda g, z, x: g / conj(np.sqrt((1 - x) * (1 + x))),
     "arccos": lambda g, z, x: -g / conj(np.sqrt((1 - x) * (1 + x))),
     "arctan": lambda g, z, x: g / conj(1 + x * x),

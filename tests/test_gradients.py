@@ -792,6 +792,19 @@ def test_numpys_functions_have_gradients():
     np.testing.assert_allclose(ec.vjp(np.exp)(Y, Y)[0], Y * np.exp(Y))
 
 
+@pytest.mark.parametrize("dtype, far", [("complex128", 1000), ("complex64", 120)])
+def test_complex_tanh_and_tan_far_from_the_axis(dtype, far):
+    """Neither overflows, nor cancels: 4 / (exp(z) + exp(-z))**2."""
+    z = np.array([0.3 + 2j, 12 - 1j, -20 + 0.5j, 35 + 3j, far + 1j, -far + 1j], dtype)
+    wide = z.astype("complex128")
+    e = np.exp(-2 * abs(wide.real)) * np.exp(-2j * np.sign(wide.real) * wide.imag)
+    wanted = np.conj(4 * e / (1 + e) ** 2)
+    tolerance = 40 * np.finfo(dtype).eps
+    for function, at in ((np.tanh, z), (np.tan, -1j * z)):
+        found = ec.vjp(function)(at, np.ones_like(at))[0]
+        np.testing.assert_array_less(abs(found - wanted), tolerance * abs(wanted) + np.finfo(dtype).tiny)
+
+
 def test_custom_vjp_of_several_results():
     @ec.custom_vjp
     def polar(x, y):
