@@ -56,22 +56,30 @@ def _pays(item: Loop | Blocks, spec: Specialized) -> bool:
 
 def _rows_apart(item: Loop | Blocks) -> bool:
     """Whether two turns may mix: neither needs what the other leaves, but states are added to."""
-    states = set[str]()
     if isinstance(item, Loop):
         plain = item.kind in ("serial", "parallel") and not (
             item.reverse or item.independent or item.lines)
     else:
         plain = item.strip is None and all(f.rows for f in item.folds)
-        states = {f.name for f in item.folds}
+    states = {f.name for f in item.folds} if isinstance(item, Blocks) else set[str]()
     inside = [*statements(item.body)]
-    made = [s.target for s in inside if isinstance(s, Assign)]
-    elsewhere = {v.fold.name for v in walk(v for s in inside for v in values_of(s))
-                 if isinstance(v, At) and isinstance(v.fold, Element)}
-    return plain and all(
-        isinstance(s, (Let, Assign, Write, LaneLoop)) or isinstance(s, Loop) and s.kind == "serial"
-        for s in inside) and all(isinstance(t, Element) and t.name not in elsewhere and (
-            t.name in states or t.at == "lane" or item.axis in t.dims) for t in made) and all(
-        s in item.body for s in inside if isinstance(s, LaneLoop))
+    shifted = {v.fold.name for v in walk(v for s in inside for v in values_of(s))
+               if isinstance(v, At) and isinstance(v.fold, Element)}
+
+    def apart(statement: Statement) -> bool:
+        match statement:
+            case Let() | Write():
+                return True
+            case Loop():
+                return statement.kind == "serial"
+            case LaneLoop():  # of a row, not of what a loop in it goes through
+                return statement in item.body
+            case Assign(target=Element() as target):
+                own = target.at == "lane" or item.axis in target.dims
+                return target.name in states or own and target.name not in shifted
+        return False
+
+    return plain and all(map(apart, inside))
 
 
 def other_turn(body: Sequence[Statement], taken: set[str]) -> tuple[list[Statement], str]:
