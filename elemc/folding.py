@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from .cost import HEAVY, cost
+from .early import decides, leave_early
 from .leaves import Leaves, target_of
 from .nest import (
     CHOICES,
@@ -261,14 +262,14 @@ class Folding(Leaves):
         exact = all(r.fold.program.exact for r in folds)
         few = self.spec.between(axis)[1] < CHUNKED[False] and all(
             next_axis(r, (axis,)) in r.over for r in folds)
-        unit = (16 * BLOCK if exact else BLOCK) if last else ROWS
+        soon = all(decides(r.fold) is not None for r in folds)
+        unit = ((4 if soon else 16 if exact else 1) * BLOCK) if last else ROWS
         chunk = segment.axis if cut else axis if few and not last else f"{axis}:{unit}"
         if chunk != axis:
             self.kernel.chunks[chunk] = Chunks(axis, int(chunk.partition(":")[2]))
         scope = self.phase(chunk)
         scope.hoist([v for r in segment.roots for v in r.inputs()], frozenset(), None)
         loop = Loop(chunk, "parallel" if chunk == axis else "chunks", [])
-        scope.body.append(loop)
         inside = scope.inside(loop.body)
         if cut or chunk == axis:
             self.level(segment.roots, (chunk,), inside)
@@ -279,6 +280,8 @@ class Folding(Leaves):
         for root in folds:
             if root.fold in self.states:
                 self.finish_chunk(root, chunk, inside, None)
+        ended = [r.fold for r in folds if r.fold in self.parts]
+        scope.body += leave_early(loop, ended, [self.parts[f] for f in ended], self.name("decided"))
         rest: Scope | None = None
         for kept in sorted({r.kept: None for r in folds}, key=lambda k: not k):
             rest = self.merge([r for r in folds if r.kept == kept], chunk, kept)

@@ -1,0 +1,85 @@
+"""`any` and `all` of everything, which end when nothing can change them any more."""
+
+import numpy as np
+import pytest
+
+import elemc as ec
+
+from .helpers import assert_same_bits
+
+EITHER = ec.Accumulator("either", False, np.logical_or, merge=np.logical_or, commutative=True)
+FUNCTIONS = {
+    "any": lambda x: (x < 0).any(),
+    "all": lambda x: (x >= 0).all(),
+    "both": lambda x: ((x < 0).any(), np.isfinite(x).all()),
+    "mean": lambda x: (x < x.mean() - 100).any(),
+    "of user": lambda x: ec.accumulate(EITHER, x < 0),
+    "neither": lambda x: (x == 0.5).any() | (x >= -9e9).all(),
+}
+REFERENCES = {"of user": FUNCTIONS["any"]}
+N = 150_001
+
+
+def tables(hit):
+    x = np.random.default_rng(0).random(N) + 1
+    if hit is not None:
+        x[hit] = -1e6
+    yield x
+    yield x[::-1]
+    yield np.tile(x[:, None], (1, 3))[:, 1]
+    yield x[:149_769].reshape(387, 387).T[:, 1:]
+    yield x[:149_760].reshape(12, 120, 104)[:, :, ::2]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("hit", [None, 0, 16_383, 16_384, 70_000, N - 1])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_as_numpy(name, hit, threads):
+    f = ec.compile(FUNCTIONS[name])
+    before = ec.get_num_threads()
+    ec.set_num_threads(threads)
+    try:
+        for x in tables(hit):
+            found, wanted = f(x), REFERENCES.get(name, FUNCTIONS[name])(x)
+            assert np.array_equal(found, wanted), (found, wanted)
+    finally:
+        ec.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_c_says_when_it_is_decided(name):
+    assert "if (decided" in ec.compile(FUNCTIONS[name]).dump(np.ones(N))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: ((x < 0).any(), x.sum()),  # which is never decided
+    lambda x: (x < 0).any(axis=1),
+    lambda x: (x < 0).any(axis=0),
+    lambda x: (x < 0).sum(),
+    lambda x: ((x < 0).any(), x + 1),
+])
+@pytest.mark.parametrize("shape", [(400, 400), (3000, 300), (9000, 7), (200, 5, 300)])
+def test_others_go_on(function, shape):
+    x = np.ones(shape)
+    x[1, 1] = -1
+    f = ec.compile(function)
+    assert "decided" not in f.dump(x)
+    found, wanted = (v if isinstance(v, tuple) else (v,) for v in (f(x), function(x)))
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other)
+
+
+def test_errors_of_elements_that_come_later():
+    """Arguments that are an error are one wherever they stand."""
+    f = ec.compile(lambda i, j: (i**j > 3).any())
+    i, j = np.full(N, 2), np.full(N, 2)
+    assert f(i, j)
+    j[-1] = -1
+    with pytest.raises(ec.DomainError, match="negative integer powers"):
+        f(i, j)
+
+
+def test_bits_of_what_comes_after():
+    f = ec.compile(lambda x: np.where((x < 0).any(), x - 1, x + 1))
+    for x in tables(5):
+        assert_same_bits(f(x), np.where((x < 0).any(), x - 1, x + 1))
