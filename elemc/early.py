@@ -35,8 +35,11 @@ def decides(fold: Fold) -> np.bool_ | None:
     """The state that no other element changes, if there is one."""
     if not fold.merges or fold.program.state[0] != BOOL or len(fold.program.state) > 1:
         return None
-    [merge] = inline(fold.program.merge, [Named(NOTHING, BOOL, name) for name in "ab"])
-    return DECIDES.get(merge.op.name) if isinstance(merge, Op) else None
+    states = [Named(NOTHING, BOOL, name) for name in "ab"]
+    [merge] = inline(fold.program.merge, states)
+    if isinstance(merge, Op) and set(merge.operands) == {*states}:
+        return DECIDES.get(merge.op.name)
+    return None
 
 
 def leave_early(loop: Loop, folds: Sequence[Fold], parts: Sequence[Element],
