@@ -13,6 +13,8 @@ from .dtypes import ctype, dtype_of
 from .errors import DtypeError
 
 CALL = 16
+BOOLEANS = {"subtract": "; where booleans differ, x ^ y is true",
+            "negative": "; of booleans, ~x is the opposite"}  # what to write instead
 Interval = tuple[float, float] | range  # whole numbers
 
 
@@ -137,7 +139,8 @@ class ScalarOp:
             result = None
         if result is None or any(d.kind not in self.kinds for d in result[0]):
             names = ", ".join(d.__name__ if isinstance(d, type) else str(d) for d in dtypes)
-            raise DtypeError(f"{self.name} does not exist for operands of dtype {names}")
+            instead = BOOLEANS.get(self.name, "") if {*dtypes} == {np.dtype(bool)} else ""
+            raise DtypeError(f"{self.name} does not exist for operands of dtype {names}{instead}")
         return result
 
     def code(self, loop: tuple[np.dtype, ...], out: np.dtype) -> CCode:

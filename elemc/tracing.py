@@ -17,7 +17,7 @@ from .accumulators import Accumulator
 from .array import Array, as_node
 from .constructors import new_input
 from .dtypes import PYTHON_NUMBERS, as_array, dtype_of, number_dtype
-from .errors import ArgumentError, ElemcError, TraceError
+from .errors import ArgumentError, DtypeError, ElemcError, TraceError
 from .function import Function, make_function
 from .graph import Graph, Input, toposort
 from .indexing import OF_SIZES
@@ -292,6 +292,10 @@ def _array(function: str, name: str, value: Any) -> Any:
         elif isinstance(value, np.ndarray):
             advice = "elemc computes with bools, integers, and real and complex numbers"
         raise ArgumentError(f"{function}: argument {name} is {what}; {advice}")
+    try:
+        dtype_of(array.dtype)
+    except DtypeError as error:
+        raise DtypeError(f"{function}: argument {name}: {error}") from None
     return array
 
 

@@ -188,6 +188,16 @@ def test_halves_are_rounded_once_where_they_are_added():
     assert_same_bits(out, y + x * y)
 
 
+@pytest.mark.parametrize("function, array, say", [
+    (lambda x: x - x, np.ones(3, bool), r"subtract does not exist .* bool, bool; .* x \^ y"),
+    (lambda x: -x, np.ones(3, bool), "negative does not exist .* ~x is the opposite"),
+    (lambda x: x + 1, np.ones(3, np.longdouble), "argument x: elemc has no dtype"),
+])
+def test_errors_of_dtypes_say_what_to_write(function, array, say):
+    with pytest.raises(DtypeError, match=say):
+        ec.compile(function)(array)
+
+
 def test_integer_to_a_negative_power_is_an_error():
     x, y = ec.array("x", 1, "int64"), ec.array("y", 1, "int64")
     f = ec.function([x, y], x ** y)
