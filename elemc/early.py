@@ -1,11 +1,11 @@
 """Folds of everything that are decided early: once one `any` is true, no other chunk is looked at.
 
-Each thread leaves what is left of its own chunks alone, and says that they are as the one before.
+Each thread leaves the others of its own chunks alone, and says that they are decided, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import reduce
 
 import numpy as np
@@ -42,25 +42,25 @@ def decides(fold: Fold) -> np.bool_ | None:
     return None
 
 
-def leave_early(loop: Loop, folds: Sequence[Fold], parts: Sequence[Element],
-                name: str) -> list[Statement]:
-    """A loop over chunks of `folds`, whose states are `parts`, that ends where all are decided.
+def leave_early(loop: Loop, parts: Mapping[Fold, Element], name: str) -> list[Statement]:
+    """A loop over chunks of folds, whose states are `parts`, that ends where all are decided.
 
-    It stays as it is if one of them cannot be, or if it does something else.
+    It stays as it is if it does something else.
     """
-    last = [decides(f) for f in folds]
-    made = {s.target for s in statements(loop.body) if isinstance(s, Assign)}
+    inside = [*statements(loop.body)]
+    made = {s.target for s in inside if isinstance(s, Assign)}
     stores = {t for t in made if isinstance(t, Element) and t.at != "lane"}
-    kept = any(len(part.dims) > 1 for part in parts)
-    if kept or None in last or stores != {*parts} or not all(
-            isinstance(s, (Let, Local, Assign, LaneLoop, Blocks, Loop))
-            for s in statements(loop.body)):
+    kept = any(len(part.dims) > 1 for part in parts.values())
+    if kept or not parts or stores != {*parts.values()} or not all(
+            isinstance(s, (Let, Local, Assign, LaneLoop, Blocks, Loop)) for s in inside):
         return [loop]
-    decided = Named(NOTHING, BOOL, name)
-    tests: list[Value] = [part if value else Op(NOTHING, BOOL, OPS["logical_not"], (part,))
-                          for part, value in zip(parts, last, strict=True)]
+    decided, tests = Named(NOTHING, BOOL, name), list[Value]()
+    ends: list[Statement] = []
+    for fold, part in parts.items():
+        last = decides(fold)
+        assert last is not None
+        tests.append(part if last else Op(NOTHING, BOOL, OPS["logical_not"], (part,)))
+        ends.append(Assign(part, Literal(NOTHING, BOOL, last)))
     every = reduce(lambda a, b: Op(NOTHING, BOOL, OPS["logical_and"], (a, b)), tests)
-    same = [Assign(part, Literal(NOTHING, BOOL, value))
-            for part, value in zip(parts, last, strict=True) if value is not None]
-    loop.body = [If(decided, [*same], [*loop.body, Assign(decided, every)])]
+    loop.body = [If(decided, ends, [*loop.body, Assign(decided, every)])]
     return [Local(name, BOOL), Assign(decided, Literal(NOTHING, BOOL, np.False_)), loop]

@@ -111,8 +111,10 @@ CHOICE = replace(OPS["where"], name="choice", kinds="iuf", precedence=CALL,
                  c={"*": "choose_{S}({0}, {1}, {2})"})
 
 # Of these the result is one of the operands, but for its sign, or whole: no dtype needs to round it.
-UNROUNDED = frozenset(op.name for op in TIED.values()) | set("positive negative absolute fabs copysign sign floor ceil trunc rint maximum "
-                      "minimum fmax fmin where choice shortcut".split())
+UNROUNDED = {
+    *(op.name for op in (*EXTREMA, *TIED.values())),
+    *"positive negative absolute fabs copysign sign floor ceil trunc rint where choice shortcut".split(),
+}
 
 INTERNAL.update((op.name, op) for op in (
     INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, QUOTIENT, HIGH, LOW, DIVIDE_BY, ODD, ROOT, SHORTCUT,

@@ -292,10 +292,9 @@ def _array(function: str, name: str, value: Any) -> Any:
         elif isinstance(value, np.ndarray):
             advice = "elemc computes with bools, integers, and real and complex numbers"
         raise ArgumentError(f"{function}: argument {name} is {what}; {advice}")
-    try:
-        dtype_of(array.dtype)
-    except DtypeError as error:
-        raise DtypeError(f"{function}: argument {name}: {error}") from None
+    if array.dtype.char in "gG":  # long doubles, and complex ones
+        raise DtypeError(f"{function}: argument {name}: elemc has no dtype {array.dtype}; convert "
+                         f"it to {'float64' if array.dtype.char == 'g' else 'complex128'}")
     return array
 
 
