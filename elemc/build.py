@@ -23,6 +23,7 @@ import _cffi_backend  # what cffi.FFI().dlopen calls; parsing C in Python costs 
 import numpy as np
 
 from . import cache_dirs, mathlib
+from .constants import Constants, constants_of
 from .errors import CacheWarning, CompileError
 from .templating import PACKAGE, load_templates, stamp_now
 from .threads import number_of_threads
@@ -43,11 +44,8 @@ ENTRY_C = (
 
 # functions of runtime.c
 USE_THREADS_C = "void elemc_use_threads(int count)"
-MEASURE_PACE_C = "double elemc_measure_pace(void)"
-MEASURE_PAGES_C = "int64_t elemc_measure_pages(void)"
 USE_PACE_C = "void elemc_use_pace(double factor)"
 PACE_C = "double elemc_pace(void)"
-TYPICAL = 0.45  # the pace measured on the machines that the estimates of work are from
 KEEP_C = "void elemc_keep_at_most(int64_t bytes)"
 
 UNMAPPABLE = ("failed to map", "Operation not permitted", "Permission denied")
@@ -127,7 +125,7 @@ def _load_kernel(tool: Toolchain, source: str, entry: str, flags: tuple[str, ...
 
     needs = _support(tool, *libraries)
     start = time.perf_counter()
-    job = Job(tool, entry, source, (*flags, pages_flag(tool)), tool.links, needs)
+    job = Job(tool, entry, source, (*flags, *constants(tool).flags), tool.links, needs)
     library, path, cached = _load(job, os.RTLD_NOW)
     try:
         function = library.load_function(_ffi.typeof(ENTRY_C % "(*)"), entry)
@@ -191,30 +189,13 @@ def _hold(tool: Toolchain, name: str, key: str, library: Any) -> None:
     _loaded.support[tool.identity][name] = key, library
     if name == RUNTIME:
         runtime_function(USE_THREADS_C)(number_of_threads())
-        runtime_function(USE_PACE_C)(measured(tool)[0])
+        runtime_function(USE_PACE_C)(constants(tool).pace)
         runtime_function(KEEP_C)(cache_dirs.bytes_of("ELEMC_RECYCLE", -1))
 
 
-def measured(tool: Toolchain) -> tuple[float, int]:
-    """Measured once: how much longer work takes than estimated, pages to ask for data in turns."""
-    key = cache_dirs.key_of("machine", tool.identity)
-    known = cache_dirs.note(key)
-    if known is None:
-        pace = runtime_function(MEASURE_PACE_C)() / TYPICAL
-        pages = runtime_function(MEASURE_PAGES_C)()
-        if not pace or not pages:
-            return 1.0, 1  # there was no memory; another process will know
-        pace = min(max(pace, 1 / 4), 4)  # the machine may be busy with other things
-        known = cache_dirs.note(key)  # of the first of several processes that measure at once
-        if known is None:
-            known = {"pace": pace, "pages": pages}
-            cache_dirs.save_note(key, known)
-    return float(known["pace"]), int(known["pages"])
-
-
-def pages_flag(tool: Toolchain) -> str:
-    """What the compiler is told of this machine."""
-    return f"-DPAGES={measured(tool)[1]}"
+def constants(tool: Toolchain) -> Constants:
+    """What is measured of this machine."""
+    return constants_of(tool.identity, runtime_function)
 
 
 def own_source(file: str) -> str:

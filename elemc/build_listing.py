@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from .build import pages_flag, toolchain
+from .build import constants, toolchain
 from .build_jobs import Job, run_in
 from .cache_dirs import SOURCE
 
@@ -29,7 +29,7 @@ def _assembled(what: str, source: str, flags: tuple[str, ...],
         work = Path(directory)
         job = Job(tool, what, source)
         (work / SOURCE).write_text(job.text, encoding="utf-8")
-        flags = (*tool.flags, *flags, *tool.extra(wants), pages_flag(tool), *job.variants[1])
+        flags = (*tool.flags, *flags, *tool.extra(wants), *constants(tool).flags, *job.variants[1])
         command = (*tool.command, *flags, "-S", "-o", "kernel.s", SOURCE)
         words = run_in(job, command, work)
         return (work / "kernel.s").read_text(encoding="utf-8", errors="replace"), words

@@ -498,6 +498,30 @@ int64_t elemc_measure_pages(void) {
   return eight < one ? 8 : 1;
 }
 
+/* Nanoseconds of n elements of a[i] = a[i] / y, or a[i] * y; the best of some passes. */
+static double scaling(double *a, int64_t n, double y, int divides) {
+  int64_t best = INT64_MAX;
+  for (int k = 0; k < 100; k++) {
+    const int64_t start = nanoseconds();
+    if (divides)
+      for (int64_t i = 0; i < n; i++) a[i] = a[i] / y;
+    else
+      for (int64_t i = 0; i < n; i++) a[i] = a[i] * y;
+    __asm__ volatile("" : : "r"(a) : "memory"); /* they are wanted */
+    const int64_t taken = nanoseconds() - start;
+    if (taken < best) best = taken;
+  }
+  return (double)best;
+}
+
+/* In the time of how many multiplications of vectors there is a division. */
+double elemc_measure_division(void) {
+  enum { NEAREST = 1 << 11 };
+  double a[NEAREST];
+  for (int i = 0; i < NEAREST; i++) a[i] = 1 + i;
+  return scaling(a, NEAREST, 1 + 0x1p-40, 1) / scaling(a, NEAREST, 1 + 0x1p-40, 0);
+}
+
 static double slower = 1; /* than work is estimated to be, on this machine */
 
 void elemc_use_pace(double factor) { slower = factor; }

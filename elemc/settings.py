@@ -8,8 +8,9 @@ import sys
 
 import numpy as np
 
-from .build import FFI, KEEP_C, USE_THREADS_C, measured, runtime_function
+from .build import FFI, KEEP_C, USE_THREADS_C, constants, runtime_function
 from .cache import cache_dir, entries
+from .constants import Constants
 from .errors import ArgumentError, CompileError
 from .threads import choose, number_of_threads
 from .toolchain import fallback, find_toolchain
@@ -77,7 +78,7 @@ def config() -> dict[str, str]:
     except CompileError as error:
         tool, problem = None, str(error)
     kept, most = get_recycling()
-    pace, pages = measured(tool) if tool else (1.0, 1)
+    machine = constants(tool) if tool else Constants()
     held = entries()
     size = sum(e.size for e in held)
     return {
@@ -87,8 +88,10 @@ def config() -> dict[str, str]:
         "vector math": "libmvec" if tool and tool.simd else "scalar",
         "without compiler": fallback(),
         "threads": str(get_num_threads()),
-        "pace": f"work takes {pace:.2f} of its estimate" if tool else "-",
-        "memory": f"read from {pages} pages in turns" if pages > 1 else "read in one stream",
+        "pace": f"work takes {machine.pace:.2f} of its estimate" if tool else "-",
+        "memory": (f"read from {machine.pages} pages in turns" if machine.pages > 1
+                   else "read in one stream"),
+        "rows by a number": "divided" if machine.divides else "multiplied by its inverse, exactly",
         "recycled memory": f"{kept / 2**20:.1f} of at most {most / 2**20:.0f} MiB",
         "cache": f"{cache_dir()} ({len(held)} entries, {size / 2**20:.1f} MiB)",
         "python": f"{sys.version.split()[0]} on {platform.platform()}",

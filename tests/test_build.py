@@ -20,7 +20,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elemc import build, build_jobs, build_listing, cache, cache_dirs, mathlib, toolchain
+from elemc import (
+    build,
+    build_jobs,
+    build_listing,
+    cache,
+    cache_dirs,
+    constants,
+    mathlib,
+    toolchain,
+)
 from elemc.errors import ArgumentError, CacheWarning, CompileError
 
 PACKAGE_PLACES = os.pathsep.join(
@@ -279,27 +288,30 @@ def test_the_math_library_waits_for_a_kernel_that_calls_it(monkeypatch):
     assert "elemc_math" in {entry.name for entry in cache.entries()}
 
 
-@pytest.mark.parametrize("missing", [build.MEASURE_PACE_C, build.MEASURE_PAGES_C])
+@pytest.mark.parametrize("missing", [constants.MEASURE_PACE_C, constants.MEASURE_PAGES_C])
 def test_a_machine_without_memory_is_measured_later(monkeypatch, missing):
     real = build.runtime_function
     monkeypatch.setattr(build, "runtime_function", lambda prototype: (
         lambda: 0) if prototype == missing else real(prototype))
     build._support(build.toolchain())
     assert real(build.PACE_C)() == 1
-    assert cache_dirs.note(cache_dirs.key_of("machine", build.toolchain().identity)) is None
+    assert cache_dirs.note(constants.key_of(build.toolchain().identity)) is None
 
 
 def test_a_machine_is_measured_once(monkeypatch):
     tool = build.toolchain()
     pace = build.runtime_function(build.PACE_C)()
-    found = build.measured(tool)
-    assert found[0] == pace and 1 / 4 <= pace <= 4 and found[1] in (1, 8)
+    found = build.constants(tool)
+    assert found.pace == pace and 1 / 4 <= pace <= 4
+    assert found.pages in (1, 8) and found.divides in (0, 1)
     new_process(monkeypatch)
-    monkeypatch.setattr(build, "MEASURE_PACE_C", "double nobody_measures(void)")
-    assert build.runtime_function(build.PACE_C)() == pace and build.measured(tool) == found
-    cache_dirs.save_note(cache_dirs.key_of("machine", tool.identity), {"pace": 3.0, "pages": 8})
+    monkeypatch.setattr(constants, "MEASURE_PACE_C", "double nobody_measures(void)")
+    assert build.runtime_function(build.PACE_C)() == pace and build.constants(tool) == found
+    other = constants.Constants(3.0, 8, 1)
+    cache_dirs.save_note(constants.key_of(tool.identity), other._asdict())
     new_process(monkeypatch)
-    assert build.runtime_function(build.PACE_C)() == 3 and build.measured(tool) == (3, 8)
+    assert build.runtime_function(build.PACE_C)() == 3 and build.constants(tool) == other
+    assert other.flags == ("-DPAGES=8", "-DDIVIDES=1")
 
 
 def test_key_holds_machine_and_math_library(monkeypatch):
@@ -367,7 +379,7 @@ def test_a_damaged_library_never_answers(root):
 def test_library_that_does_not_load_is_rebuilt(monkeypatch):
     tool = toolchain.find_toolchain()
     needs = build._support(tool, mathlib.DOUBLE)
-    flags = (build.pages_flag(tool),)
+    flags = build.constants(tool).flags
     key = build_jobs.Job(tool, "test_kernel", source(), flags, tool.links, needs).key
 
     def nonsense(work):

@@ -4,14 +4,24 @@ import numpy as np
 import pytest
 
 import elemc as ec
+from elemc import build
+from elemc.constants import Constants
 
 pytestmark = pytest.mark.optimized  # what a zero's sign is, the compiler has a say in
 
 N = 600
 
 
+@pytest.fixture(scope="module", params=[0, 1], ids=["multiplies", "divides"], autouse=True)
+def machine(request):
+    """Machines that are slow and quick to divide."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "constants", lambda tool: Constants(divides=request.param))
+        yield
+
+
 @pytest.fixture(scope="module", params=["fold", "row"])
-def divide(request):
+def divide(machine, request):
     """Rows by numbers: those that folds of rows give, or operands."""
     of_folds = ec.compile(lambda x, w, c: x / np.max(np.where(c, x, w), axis=1, keepdims=True))
     of_rows = ec.compile(lambda x, y: x / y[:, None])
