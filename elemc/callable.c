@@ -37,7 +37,7 @@ enum {
   PLACES = 192,      /* extents, sizes, pointers, strides or buffers of one kernel */
   ENTRIES = 128,     /* of one function; the one not used for longest is dropped */
   RELEASE = 10000,   /* nanoseconds of work from which on the GIL is released */
-  SMALL = 20000,     /* nanoseconds of work for which one thread is enough */
+  SMALL = 8000,      /* nanoseconds of work for which one thread is enough, twice the runtime's GRAIN */
   WEIGHT = 16,       /* units of work in a nanosecond */
   MOST_THREADS = 256,
   LOCAL_BYTES = 4096,    /* of buffers that live on the stack */

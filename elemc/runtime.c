@@ -265,10 +265,12 @@ void elemc_memory(int64_t facts[4]) {
 
 /* -- threads ------------------------------------------------------------------------------------ */
 
-/* A phase of a kernel is cut into pieces, which the calling thread and the workers take one by one.
- * Workers start when they are first needed.  One that has nothing to do looks for work for a
- * moment, then sleeps; a call does not wait for a worker that has not woken up.  While one call
- * uses the workers, calls of other Python threads run on their own thread alone. */
+/* A phase of a kernel is cut into pieces.  The calling thread and the workers have a share each, of
+ * what is likely to be in their caches from call to call, and then take pieces of other shares.
+ * Workers start when they are first needed.  One that has nothing to do looks for a seat at a job for
+ * a moment, then sleeps; a call does not wait for a worker that has not woken up.  Little work is
+ * shared with those that are awake only, unless call follows call.  While one call uses the workers,
+ * calls of other Python threads run on their own thread alone. */
 
 typedef int (*Kernel)(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
                       const int64_t *n, const int64_t *tune, char *const *w);
@@ -281,27 +283,36 @@ typedef struct {
   char *const *w; /* buffers of thread 0, then those of thread 1, ... */
   int64_t buffers;
   fenv_t modes; /* of floating-point arithmetic, in the caller */
-  _Atomic int64_t next;
+  int threads;
   _Atomic int status;
 } Job;
+
+typedef struct {
+  _Alignas(64) _Atomic int64_t next; /* index that nobody has taken */
+  int64_t end;
+} Share;
 
 enum {
   MOST_THREADS = 256,
   STACK = 16 << 20, /* bytes of a worker, for the trees of strips */
-  GRAIN = 15000,   /* nanoseconds of work that are worth a piece */
-  LOOKING = 100000 /* nanoseconds for which a worker looks for work before it sleeps */
+  GRAIN = 4000,    /* nanoseconds of work that are worth a thread that is awake */
+  WAKING = 30000,  /* and that are worth waking one */
+  LOOKING = 100000 /* for which a worker looks for work before it sleeps */
 };
 
 static struct {
   pthread_mutex_t busy; /* held by the call that uses the workers */
-  pthread_mutex_t lock; /* guards what follows */
+  pthread_mutex_t lock; /* guards `calls` */
   pthread_cond_t wake;
-  int threads; /* the most of a call */
-  int workers, sleeping;
-  Job *job;
-  int helpers; /* workers that may still join the job */
-  _Atomic uint64_t number; /* of jobs so far */
-  _Atomic int inside;      /* workers on the job */
+  int64_t calls; /* that woke those who sleep */
+  int threads;   /* the most of a call */
+  int workers;
+  int64_t latest; /* when a call last missed workers */
+  Job job;        /* changes while nobody has a seat */
+  _Alignas(64) _Atomic int seats; /* at the job that workers may still take */
+  _Atomic int sleeping;
+  _Alignas(64) _Atomic int left; /* workers that had one */
+  Share shares[MOST_THREADS];
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER,
           .lock = PTHREAD_MUTEX_INITIALIZER,
           .wake = PTHREAD_COND_INITIALIZER,
@@ -321,15 +332,27 @@ static int64_t nanoseconds(void) {
   return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
+/* Cut the job into shares of whole pieces. */
+static void share(const Job *job) {
+  const int64_t pieces = (job->length + job->piece - 1) / job->piece;
+  for (int t = 0; t < job->threads; t++) {
+    int64_t end = pieces * (t + 1) / job->threads * job->piece;
+    pool.shares[t].end = end < job->length ? end : job->length;
+    atomic_store(&pool.shares[t].next, pieces * t / job->threads * job->piece);
+  }
+}
+
 /* Take pieces until there are none left. */
 static void work(Job *job, int thread) {
   int status = 0;
-  for (;;) {
-    int64_t begin = atomic_fetch_add(&job->next, job->piece);
-    if (begin >= job->length) break;
-    int64_t end = job->length - begin > job->piece ? begin + job->piece : job->length;
-    status |= job->kernel(job->phase, begin, end, job->p, job->s, job->n, NULL,
-                          job->w + thread * job->buffers);
+  for (int k = 0; k < job->threads; k++) {
+    Share *share = &pool.shares[(thread + k) % job->threads];
+    int64_t begin, end;
+    while ((begin = atomic_fetch_add(&share->next, job->piece)) < share->end) {
+      end = share->end - begin > job->piece ? begin + job->piece : share->end;
+      status |= job->kernel(job->phase, begin, end, job->p, job->s, job->n, NULL,
+                            job->w + thread * job->buffers);
+    }
   }
 #if defined __x86_64__
   __builtin_ia32_sfence(); /* what was streamed is there for all */
@@ -337,34 +360,47 @@ static void work(Job *job, int thread) {
   atomic_fetch_or(&job->status, status);
 }
 
-/* Wait until there is another job than number `seen`. */
-static void look_for_work(uint64_t seen) {
-  int64_t end = nanoseconds() + LOOKING;
-  while (atomic_load(&pool.number) == seen) {
-    for (int k = 0; k < 50; k++) pause_a_moment();
-    if (nanoseconds() > end) break;
-  }
+/* Take a seat at the job, if one is left: its number; else 0. */
+static int take_seat(void) {
+  int seats = atomic_load(&pool.seats);
+  while (seats > 0 && !atomic_compare_exchange_weak(&pool.seats, &seats, seats - 1))
+    ;
+  return seats;
 }
 
-static void *worker(void *start) {
-  uint64_t seen = (uint64_t)(uintptr_t)start;
+/* Look for a seat for a moment: its number; 0 if there was none. */
+static int look_for_seat(void) {
+  int64_t end = nanoseconds() + LOOKING;
+  do {
+    for (int k = 0; k < 50; k++) {
+      int seat = take_seat();
+      if (seat > 0) return seat;
+      pause_a_moment();
+    }
+  } while (nanoseconds() < end);
+  return 0;
+}
+
+static void sleep_until_called(void) {
+  pthread_mutex_lock(&pool.lock);
+  atomic_fetch_add(&pool.sleeping, 1);
+  for (int64_t calls = pool.calls; calls == pool.calls;) pthread_cond_wait(&pool.wake, &pool.lock);
+  atomic_fetch_sub(&pool.sleeping, 1);
+  pthread_mutex_unlock(&pool.lock);
+}
+
+static void *worker(void *unused) {
   for (;;) {
-    look_for_work(seen);
-    pthread_mutex_lock(&pool.lock);
-    pool.sleeping++;
-    while (pool.number == seen) pthread_cond_wait(&pool.wake, &pool.lock);
-    pool.sleeping--;
-    seen = pool.number;
-    Job *job = pool.helpers > 0 ? pool.job : NULL;
-    int thread = job == NULL ? 0 : pool.helpers--;
-    if (job != NULL) pool.inside++;
-    pthread_mutex_unlock(&pool.lock);
-    if (job == NULL) continue;
-    fesetenv(&job->modes);
-    work(job, thread);
-    atomic_fetch_sub(&pool.inside, 1);
+    int seat = look_for_seat();
+    if (seat == 0) {
+      sleep_until_called();
+      continue;
+    }
+    fesetenv(&pool.job.modes);
+    work(&pool.job, seat);
+    atomic_fetch_add(&pool.left, 1);
   }
-  return NULL;
+  return unused;
 }
 
 /* Have `count` workers; fewer if the system gives no more. */
@@ -377,7 +413,7 @@ static void start_workers(int count) {
   pthread_attr_setstacksize(&room, STACK);
   for (; pool.workers < count; pool.workers++) {
     pthread_t thread;
-    if (pthread_create(&thread, &room, worker, (void *)(uintptr_t)pool.number) != 0) break;
+    if (pthread_create(&thread, &room, worker, NULL) != 0) break;
     pthread_detach(thread);
   }
   pthread_attr_destroy(&room);
@@ -396,10 +432,26 @@ void elemc_use_threads(int count) { pool.threads = count < MOST_THREADS ? count 
 /* Indices per piece: several pieces for every thread, as some are faster; if there are many
  * indices, a piece is a multiple of what kernels take at a time. */
 static int64_t piece_of(int64_t length, double nanoseconds, int threads) {
-  double pieces = nanoseconds / GRAIN < 8 * threads ? nanoseconds / GRAIN : 8 * threads;
+  double pieces = 2 * nanoseconds / GRAIN < 8 * threads ? 2 * nanoseconds / GRAIN : 8 * threads;
   int64_t piece = (int64_t)((double)length / pieces) + 1, grain = 512;
   while (grain > 1 && piece < 4 * grain) grain /= 2;
   return (piece + grain - 1) / grain * grain;
+}
+
+/* How many of `count` workers will look for so much work.  Those who sleep are called, and those who
+ * are missing started, if it is much, or where call follows call. */
+static int call_workers(int count, double work) {
+  const int awake = pool.workers - atomic_load(&pool.sleeping);
+  if (awake >= count) return count;
+  const int64_t before = pool.latest;
+  pool.latest = nanoseconds();
+  if (work < WAKING && pool.latest - before > LOOKING) return awake;
+  start_workers(count);
+  pthread_mutex_lock(&pool.lock);
+  pool.calls++;
+  pthread_cond_broadcast(&pool.wake);
+  pthread_mutex_unlock(&pool.lock);
+  return count < pool.workers ? count : pool.workers;
 }
 
 /* Run a phase that is worth `nanoseconds` by at most `threads` threads, in pieces of at least
@@ -411,28 +463,22 @@ int elemc_run(Kernel kernel, int64_t phase, int64_t length, int64_t least, doubl
   if (threads > worth) threads = worth;
   if (threads < 2 || length <= least || pthread_mutex_trylock(&pool.busy) != 0)
     return kernel(phase, 0, length, p, s, n, NULL, w);
-  int64_t piece = piece_of(length, nanoseconds, threads);
+  const int helpers = call_workers(threads - 1, nanoseconds);
+  int64_t piece = helpers == 0 ? length : piece_of(length, nanoseconds, helpers + 1);
   if (piece < least) piece = least;
-  Job job = {.kernel = kernel, .phase = phase, .length = length, .piece = piece,
-             .p = p, .s = s, .n = n, .w = w, .buffers = buffers};
-  fegetenv(&job.modes);
-  pthread_mutex_lock(&pool.lock);
-  start_workers(threads - 1);
-  pool.job = &job;
-  pool.helpers = threads - 1 < pool.workers ? threads - 1 : pool.workers;
-  pool.number++;
-  int sleeping = pool.sleeping;
-  pthread_mutex_unlock(&pool.lock);
-  if (sleeping > 0) pthread_cond_broadcast(&pool.wake);
-  work(&job, 0);
-  pthread_mutex_lock(&pool.lock);
-  pool.job = NULL;
-  pool.helpers = 0;
-  pthread_mutex_unlock(&pool.lock);
-  for (int k = 0; atomic_load(&pool.inside) > 0; k++) /* each is at its last piece */
+  pool.job = (Job){.kernel = kernel, .phase = phase, .length = length, .piece = piece,
+                   .p = p, .s = s, .n = n, .w = w, .buffers = buffers, .threads = helpers + 1};
+  fegetenv(&pool.job.modes);
+  share(&pool.job);
+  atomic_store(&pool.left, 0);
+  atomic_store(&pool.seats, helpers);
+  work(&pool.job, 0);
+  int taken = helpers - atomic_exchange(&pool.seats, 0);
+  for (int k = 0; atomic_load(&pool.left) < taken; k++) /* each is at its last piece */
     k < 10000 ? pause_a_moment() : (void)sched_yield();
+  int status = atomic_load(&pool.job.status);
   pthread_mutex_unlock(&pool.busy);
-  return job.status;
+  return status;
 }
 
 /* -- the machine, measured ---------------------------------------------------------------------- */
@@ -536,9 +582,7 @@ static void after_fork(void) {
   pthread_mutex_init(&pool.busy, NULL);
   pthread_mutex_init(&pool.lock, NULL);
   pthread_cond_init(&pool.wake, NULL);
-  pool.workers = pool.sleeping = pool.helpers = 0;
-  pool.job = NULL;
-  pool.inside = 0;
+  pool.workers = pool.sleeping = pool.seats = 0;
 }
 
 __attribute__((constructor)) static void prepare(void) { pthread_atfork(NULL, NULL, after_fork); }
