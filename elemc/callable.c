@@ -730,7 +730,7 @@ static void estimate(Call *c, const int64_t **code) {
       for (int64_t count = *at++; count > 0; count--) part *= (double)c->n[*at++];
       c->work[k] += part;
     }
-    if (c->length[k] > c->least[k] && c->work[k] > c->most) c->most = c->work[k];
+    if (c->length[k] > 1 && c->work[k] > c->most) c->most = c->work[k];
   }
   *code = at;
 }

@@ -29,7 +29,7 @@ from .values import BLOCK, LINED
 from .work import work_of
 
 STEPS = (0, 1, 2, 3, 4, 8, 16)  # elements between neighbours of which gcc makes vectors
-COLUMNS = 512  # the least that a thread folds: of fewer, threads would share what they read
+COLUMNS = 512  # the least that a thread folds of many: of fewer it would read short pieces of rows
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Part:
 
     `axis` is the place of its parallel axis in `sizes`, or None if it runs in one piece.  `work`
     is a sum, in units of 1/16 nanosecond: of pairs of a factor and places of other factors.
-    `least` is how many indices of the axis a thread takes at a time, or more.
+    `least` is how many indices of the axis a thread takes at a time, or more, if there are enough.
     """
 
     axis: int | None

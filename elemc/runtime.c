@@ -430,12 +430,16 @@ int elemc_threads(double nanoseconds) {
 void elemc_use_threads(int count) { pool.threads = count < MOST_THREADS ? count : MOST_THREADS; }
 
 /* Indices per piece: several pieces for every thread, as some are faster; if there are many
- * indices, a piece is a multiple of what kernels take at a time. */
-static int64_t piece_of(int64_t length, double nanoseconds, int threads) {
+ * indices, a piece is a multiple of what kernels take at a time.  At least `least`, if that leaves
+ * something for every thread. */
+static int64_t piece_of(int64_t length, double nanoseconds, int threads, int64_t least) {
   double pieces = 2 * nanoseconds / GRAIN < 8 * threads ? 2 * nanoseconds / GRAIN : 8 * threads;
   int64_t piece = (int64_t)((double)length / pieces) + 1, grain = 512;
   while (grain > 1 && piece < 4 * grain) grain /= 2;
-  return (piece + grain - 1) / grain * grain;
+  piece = (piece + grain - 1) / grain * grain;
+  const int64_t even = (length / threads / 16 + 1) * 16;
+  if (least > even) least = even;
+  return piece < least ? least : piece;
 }
 
 /* How many of `count` workers will look for so much work.  Those who sleep are called, and those who
@@ -461,11 +465,10 @@ int elemc_run(Kernel kernel, int64_t phase, int64_t length, int64_t least, doubl
               int64_t buffers) {
   int worth = elemc_threads(nanoseconds);
   if (threads > worth) threads = worth;
-  if (threads < 2 || length <= least || pthread_mutex_trylock(&pool.busy) != 0)
+  if (threads < 2 || length < 2 || pthread_mutex_trylock(&pool.busy) != 0)
     return kernel(phase, 0, length, p, s, n, NULL, w);
   const int helpers = call_workers(threads - 1, nanoseconds);
-  int64_t piece = helpers == 0 ? length : piece_of(length, nanoseconds, helpers + 1);
-  if (piece < least) piece = least;
+  int64_t piece = helpers == 0 ? length : piece_of(length, nanoseconds, helpers + 1, least);
   pool.job = (Job){.kernel = kernel, .phase = phase, .length = length, .piece = piece,
                    .p = p, .s = s, .n = n, .w = w, .buffers = buffers, .threads = helpers + 1};
   fegetenv(&pool.job.modes);

@@ -120,7 +120,7 @@ def bind(compiled: Compiled, arrays: Sequence[np.ndarray], sizes: Sequence[int],
     work = [sum(units * math.prod(n[k] for k in places) for units, places in phase.work) * unit
             for phase in bindings.phases]
     pieces = [t for t, phase in zip(work, bindings.phases, strict=True)
-              if phase.axis is not None and n[phase.axis] > phase.least]
+              if phase.axis is not None and n[phase.axis] > 1]
     threads = most_threads or _function(THREADS_C)(max(pieces, default=0))
     buffers = _buffers(compiled, n, threads)
     places = [b.__array_interface__["data"][0] for b in buffers]
