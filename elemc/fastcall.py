@@ -103,7 +103,8 @@ class _Teaching:
 
     def __init__(self: Any, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
-        self._ready(self._wanted, self.nout, self.single, self._structure)
+        flat = getattr(self._structure, "flat", False)
+        self._ready(self._wanted, self.nout, self.single, None if flat else self._structure)
 
     def _open(self: Any) -> None:
         self._compiler = plans.compiler()

@@ -321,12 +321,16 @@ class Structure:
         The keys of a dict, the fields of a named tuple.
     keys : tuple or None
         The same, if there are no structures within: the names of the outputs.
+    flat : bool
+        Whether it is a tuple of the results, which needs nothing to be made.
     """
 
     def __init__(self, kind: type, names: tuple[Any, ...] | None,
                  parts: Sequence[Structure | None]) -> None:
         self.kind, self.names, self.parts = kind, names, tuple(parts)
-        self.keys = names if not any(self.parts) else None
+        within = any(part is not None for part in self.parts)
+        self.keys = None if within else names
+        self.flat = kind is tuple and not within
 
     def __call__(self, results: Iterable[Any]) -> Any:
         """`results` in this structure."""
