@@ -99,8 +99,7 @@ typedef struct {
   PyObject_HEAD
   vectorcallfunc vectorcall;
   int nin, nout;        /* nin is -1 until the function is ready */
-  int single;           /* one output comes back as it is, not in a tuple */
-  PyObject *structure;  /* makes the answer of a list of results, or NULL */
+  PyObject *structure;  /* of the answer: tuples of None, one a result; or makes it of a list */
   int wanted[OPERANDS]; /* type numbers of Python numbers as inputs; -1: Python looks at them */
   int used;
   Entry *entry[ENTRIES]; /* latest use first */
@@ -916,23 +915,32 @@ static int phases(const Call *c, const Entry *e, int threads, int64_t buffers) {
   return status;
 }
 
+/* The next results in tuples within tuples, or as they are where there is none. */
+static PyObject *arranged(PyObject *structure, PyObject **results, int *next) {
+  if (structure == Py_None) {
+    PyObject *one = results[*next];
+    results[(*next)++] = NULL;
+    return one;
+  }
+  PyObject *all = PyTuple_New(PyTuple_GET_SIZE(structure));
+  for (Py_ssize_t k = 0; all != NULL && k < PyTuple_GET_SIZE(all); k++) {
+    PyObject *part = arranged(PyTuple_GET_ITEM(structure, k), results, next);
+    if (part == NULL) Py_CLEAR(all);
+    else PyTuple_SET_ITEM(all, k, part);
+  }
+  return all;
+}
+
 /* The results as the caller gets them; takes over the references. */
 static PyObject *answer(const Callable *self, PyObject **results) {
-  if (self->structure == NULL && self->single) {
-    PyObject *only = results[0];
-    results[0] = NULL;
-    return only;
-  }
-  PyObject *all = self->structure == NULL ? PyTuple_New(self->nout) : PyList_New(self->nout);
+  int next = 0;
+  if (!PyCallable_Check(self->structure)) return arranged(self->structure, results, &next);
+  PyObject *all = PyList_New(self->nout);
   if (all == NULL) return NULL;
-  for (int k = 0; k < self->nout; k++) {
-    if (self->structure == NULL)
-      PyTuple_SET_ITEM(all, k, results[k]);
-    else
-      PyList_SET_ITEM(all, k, results[k]);
-    results[k] = NULL;
+  for (; next < self->nout; next++) {
+    PyList_SET_ITEM(all, next, results[next]);
+    results[next] = NULL;
   }
-  if (self->structure == NULL) return all;
   PyObject *answer = PyObject_CallOneArg(self->structure, all);
   Py_DECREF(all);
   return answer;
@@ -1107,13 +1115,13 @@ static PyObject *add(PyObject *callable, PyObject *args) {
   Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(ready_doc, "_ready(wanted, nout, single, structure): calls may find entries now.");
+PyDoc_STRVAR(ready_doc, "_ready(wanted, nout, structure): calls may find entries now.");
 
 static PyObject *ready(PyObject *callable, PyObject *args) {
   Callable *self = (Callable *)callable;
   PyObject *wanted, *structure;
-  int nout, single;
-  if (!PyArg_ParseTuple(args, "O!ipO", &PyTuple_Type, &wanted, &nout, &single, &structure))
+  int nout;
+  if (!PyArg_ParseTuple(args, "O!iO", &PyTuple_Type, &wanted, &nout, &structure))
     return NULL;
   Py_ssize_t nin = PyTuple_GET_SIZE(wanted);
   if (nin < 1 || nout < 1 || nin > OPERANDS || nout > OPERANDS || nin + nout > OPERANDS)
@@ -1122,9 +1130,8 @@ static PyObject *ready(PyObject *callable, PyObject *args) {
     self->wanted[k] = (int)PyLong_AsLong(PyTuple_GET_ITEM(wanted, k));
     if (self->wanted[k] == -1 && PyErr_Occurred()) return NULL;
   }
-  Py_XSETREF(self->structure, structure == Py_None ? NULL : Py_NewRef(structure));
+  Py_XSETREF(self->structure, Py_NewRef(structure));
   self->nout = nout;
-  self->single = single;
   self->nin = (int)nin;
   Py_RETURN_NONE;
 }

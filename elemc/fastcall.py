@@ -103,8 +103,12 @@ class _Teaching:
 
     def __init__(self: Any, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
-        flat = getattr(self._structure, "flat", False)
-        self._ready(self._wanted, self.nout, self.single, None if flat else self._structure)
+        structure = self._structure
+        if structure is None and not self.single:
+            structure = (None,) * self.nout
+        elif hasattr(structure, "in_tuples"):
+            structure = structure.in_tuples()
+        self._ready(self._wanted, self.nout, structure)
 
     def _open(self: Any) -> None:
         self._compiler = plans.compiler()

@@ -321,16 +321,12 @@ class Structure:
         The keys of a dict, the fields of a named tuple.
     keys : tuple or None
         The same, if there are no structures within: the names of the outputs.
-    flat : bool
-        Whether it is a tuple of the results, which needs nothing to be made.
     """
 
     def __init__(self, kind: type, names: tuple[Any, ...] | None,
                  parts: Sequence[Structure | None]) -> None:
         self.kind, self.names, self.parts = kind, names, tuple(parts)
-        within = any(part is not None for part in self.parts)
-        self.keys = None if within else names
-        self.flat = kind is tuple and not within
+        self.keys = names if not any(self.parts) else None
 
     def __call__(self, results: Iterable[Any]) -> Any:
         """`results` in this structure."""
@@ -339,6 +335,12 @@ class Structure:
         if self.kind is dict:
             return dict(zip(self.names or (), values, strict=True))
         return self.kind(values) if self.names is None else self.kind(*values)
+
+    def in_tuples(self) -> Any:
+        """Tuples that hold None for each result, which C can make; of other kinds itself."""
+        parts = [part and part.in_tuples() for part in self.parts]
+        plain = self.kind is tuple and not any(isinstance(part, Structure) for part in parts)
+        return tuple(parts) if plain else self
 
 
 def flatten(result: Any, name: str) -> tuple[list[Any], Structure | None]:

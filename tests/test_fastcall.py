@@ -16,6 +16,7 @@ import pytest
 import elemc
 from elemc import build, fastcall, runtime
 from elemc.function import Function
+from elemc.tracing import Structure
 
 from .helpers import DTYPES, layouts, sample
 
@@ -674,6 +675,22 @@ def test_many_threads_and_entries_dropped_while_in_use():
     for thread in f_calls:
         thread.join()
     assert not failures and f._hits > 0
+
+
+@pytest.mark.parametrize("form", [
+    lambda a, b, c: (a, b, c), lambda a, b, c: (a, (b, (c,))), lambda a, b, c: ((a, b), c),
+    lambda a, b, c: [a, (b, c)], lambda a, b, c: ({"a": a}, (b, c))])
+def test_results_in_tuples_are_those_of_python(form, monkeypatch):
+    f = elemc.compile(lambda x: form(x + 1, 2 * x, x.sum()))
+    x = np.arange(8.0)
+    want = f._call(x)
+    f(x)
+    if all(isinstance(part, tuple | np.ndarray | np.generic) for part in (want, *want)):
+        monkeypatch.setattr(Structure, "__call__", None)  # nobody calls it
+    before = sys.getrefcount(None)
+    for _ in range(100):
+        got = f(x)
+    assert repr(got) == repr(want) and sys.getrefcount(None) - before < 50
 
 
 def test_large_calls_let_other_threads_run():
