@@ -108,7 +108,7 @@ def load_kernel(source: str, entry: str, flags: tuple[str, ...] = (),
         If there is no compiler, or it fails, or what it made cannot be loaded.
     """
     tool = toolchain()
-    flags = (*flags, *tool.extra(wants))
+    flags = (*flags, *tool.extra(wants), *machine_constants(tool).flags)
     memo = (tool.identity, entry, source, *flags)
     kernel = _loaded.kernels.get(memo)
     if kernel is None:
@@ -125,7 +125,7 @@ def _load_kernel(tool: Toolchain, source: str, entry: str, flags: tuple[str, ...
 
     needs = _support(tool, *libraries)
     start = time.perf_counter()
-    job = Job(tool, entry, source, (*flags, *constants(tool).flags), tool.links, needs)
+    job = Job(tool, entry, source, flags, tool.links, needs)
     library, path, cached = _load(job, os.RTLD_NOW)
     try:
         function = library.load_function(_ffi.typeof(ENTRY_C % "(*)"), entry)
@@ -189,11 +189,11 @@ def _hold(tool: Toolchain, name: str, key: str, library: Any) -> None:
     _loaded.support[tool.identity][name] = key, library
     if name == RUNTIME:
         runtime_function(USE_THREADS_C)(number_of_threads())
-        runtime_function(USE_PACE_C)(constants(tool).pace)
+        runtime_function(USE_PACE_C)(machine_constants(tool).pace)
         runtime_function(KEEP_C)(cache_dirs.bytes_of("ELEMC_RECYCLE", -1))
 
 
-def constants(tool: Toolchain) -> Constants:
+def machine_constants(tool: Toolchain) -> Constants:
     """What is measured of this machine."""
     return constants_of(tool.identity, runtime_function)
 

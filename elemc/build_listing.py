@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from .build import constants, toolchain
+from . import build
 from .build_jobs import Job, run_in
 from .cache_dirs import SOURCE
 
@@ -24,12 +24,13 @@ def remarks(source: str, asking: tuple[str, ...], flags: tuple[str, ...] = (),
 def _assembled(what: str, source: str, flags: tuple[str, ...],
                wants: tuple[str, ...]) -> tuple[str, str]:
     """A kernel's assembly, and the words of the compiler."""
-    tool = toolchain()
+    tool = build.toolchain()
     with tempfile.TemporaryDirectory(prefix="elemc-") as directory:
         work = Path(directory)
         job = Job(tool, what, source)
         (work / SOURCE).write_text(job.text, encoding="utf-8")
-        flags = (*tool.flags, *flags, *tool.extra(wants), *constants(tool).flags, *job.variants[1])
+        flags = (*tool.flags, *flags, *tool.extra(wants),
+                 *build.machine_constants(tool).flags, *job.variants[1])
         command = (*tool.command, *flags, "-S", "-o", "kernel.s", SOURCE)
         words = run_in(job, command, work)
         return (work / "kernel.s").read_text(encoding="utf-8", errors="replace"), words

@@ -905,7 +905,7 @@ static int buffers(Call *c, const int64_t *at, int threads, char *local, void **
 static int phases(const Call *c, const Entry *e, int threads, int64_t buffers) {
   double all = 0;
   for (int64_t k = 0; k < c->has.phases; k++) all += c->work[k];
-  PyThreadState *state = all > RELEASE ? PyEval_SaveThread() : NULL;
+  PyThreadState *state = all > RELEASE || threads > 1 ? PyEval_SaveThread() : NULL;
   int status = 0;
   for (int64_t k = 0; k < c->has.phases; k++)
     status |= threads == 1 ? e->kernel(k, 0, c->length[k], c->p, c->s, c->n, NULL, c->w)
@@ -1123,6 +1123,8 @@ static PyObject *ready(PyObject *callable, PyObject *args) {
   int nout;
   if (!PyArg_ParseTuple(args, "O!iO", &PyTuple_Type, &wanted, &nout, &structure))
     return NULL;
+  if (structure != Py_None && !PyTuple_Check(structure) && !PyCallable_Check(structure))
+    return PyErr_Format(PyExc_TypeError, "no structure: %R", structure);
   Py_ssize_t nin = PyTuple_GET_SIZE(wanted);
   if (nin < 1 || nout < 1 || nin > OPERANDS || nout > OPERANDS || nin + nout > OPERANDS)
     Py_RETURN_NONE; /* Python serves all calls */

@@ -17,9 +17,9 @@ MEASURE_PACE_C = "double elemc_measure_pace(void)"
 MEASURE_PAGES_C = "int64_t elemc_measure_pages(void)"
 MEASURE_DIVISION_C = "double elemc_measure_division(void)"
 TYPICAL = 0.45  # the pace measured on the machines that the estimates of work are from
-# Multiplications in whose time a vector is divided, up to which nothing is faster: Zen 5 takes
-# 3.5, processors of Intel 10 and more, and the dozen instructions that replace a division about 6.
-DIVIDES = 6
+# Multiplications in whose time a vector is divided, from which on what replaces a division, a dozen
+# instructions, is faster: Zen 5 takes 3, Intel's processors take 10 and more.
+SLOW = 6
 
 
 class Constants(NamedTuple):
@@ -55,7 +55,7 @@ def constants_of(identity: str, function: Callable[[str], Any]) -> Constants:
         if not pace or not pages:
             return Constants()  # there was no memory; another process will know
         pace = min(max(pace, 1 / 4), 4)  # the machine may be busy with other things
-        divides = int(function(MEASURE_DIVISION_C)() <= DIVIDES)
+        divides = int(function(MEASURE_DIVISION_C)() < SLOW)
         known = cache_dirs.note(key)  # of the first of several processes that measure at once
         if known is None:
             known = Constants(pace, pages, divides)._asdict()

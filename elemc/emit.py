@@ -29,7 +29,7 @@ from .values import BLOCK, LINED
 from .work import work_of
 
 STEPS = (0, 1, 2, 3, 4, 8, 16)  # elements between neighbours of which gcc makes vectors
-COLUMNS = 512  # the least that a thread folds of many: of fewer it would read short pieces of rows
+COLUMNS = 512  # the least that a thread folds, of many: shorter pieces of rows are read slowly
 
 
 @dataclass(frozen=True)

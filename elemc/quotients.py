@@ -1,11 +1,12 @@
 """Quotients of rows by what is one number for a row: products, and as exact as divisions.
 
-A processor divides a vector in the time of some ten multiplications.  Where many `x` meet one `y`,
+Many processors divide a vector in the time of ten multiplications.  Where many `x` meet one `y`,
 `x * (1 / y)` and two corrections by what the multiplication shows to be left of `x` give the same
 bits (`divide_by`), if nothing on the way is out of range.  So rows are looked at, beside what is
 folded of them anyway, and those with a number out of range are divided.  The condition is one for
 a row, for which C compilers make two loops.  Where nothing is folded, looking takes a loop more,
 which is worth it for doubles that are cheap to compute again, in rows that the first cache holds.
+On processors that divide sooner, `constants.Constants.divides`, the C divides and does not look.
 """
 
 from __future__ import annotations

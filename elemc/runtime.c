@@ -265,8 +265,8 @@ void elemc_memory(int64_t facts[4]) {
 
 /* -- threads ------------------------------------------------------------------------------------ */
 
-/* A phase of a kernel is cut into pieces.  The calling thread and the workers have a share each, of
- * what is likely to be in their caches from call to call, and then take pieces of other shares.
+/* A phase of a kernel is cut into pieces.  The calling thread and the workers have a share each (two
+ * threads the same from call to call, which is in their caches), and then take pieces of others.
  * Workers start when they are first needed.  One that has nothing to do looks for a seat at a job for
  * a moment, then sleeps; a call does not wait for a worker that has not woken up.  Little work is
  * shared with those that are awake only, unless call follows call.  While one call uses the workers,
@@ -296,7 +296,7 @@ enum {
   MOST_THREADS = 256,
   STACK = 16 << 20, /* bytes of a worker, for the trees of strips */
   GRAIN = 4000,    /* nanoseconds of work that are worth a thread that is awake */
-  WAKING = 30000,  /* and that are worth waking one */
+  WAKING = 30000,  /* that are worth waking one */
   LOOKING = 100000 /* for which a worker looks for work before it sleeps */
 };
 
@@ -311,7 +311,7 @@ static struct {
   Job job;        /* changes while nobody has a seat */
   _Alignas(64) _Atomic int seats; /* at the job that workers may still take */
   _Atomic int sleeping;
-  _Alignas(64) _Atomic int left; /* workers that had one */
+  _Alignas(64) _Atomic int left; /* seats that are done with */
   Share shares[MOST_THREADS];
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER,
           .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -335,10 +335,12 @@ static int64_t nanoseconds(void) {
 /* Cut the job into shares of whole pieces. */
 static void share(const Job *job) {
   const int64_t pieces = (job->length + job->piece - 1) / job->piece;
+  int64_t begin = 0;
   for (int t = 0; t < job->threads; t++) {
-    int64_t end = pieces * (t + 1) / job->threads * job->piece;
+    const int64_t end = (pieces * (t + 1) + job->threads - 1) / job->threads * job->piece;
+    atomic_store(&pool.shares[t].next, begin);
     pool.shares[t].end = end < job->length ? end : job->length;
-    atomic_store(&pool.shares[t].next, pieces * t / job->threads * job->piece);
+    begin = end;
   }
 }
 
@@ -377,6 +379,7 @@ static int look_for_seat(void) {
       if (seat > 0) return seat;
       pause_a_moment();
     }
+    sched_yield(); /* the caller may be waiting for this processor */
   } while (nanoseconds() < end);
   return 0;
 }
@@ -398,7 +401,8 @@ static void *worker(void *unused) {
     }
     fesetenv(&pool.job.modes);
     work(&pool.job, seat);
-    atomic_fetch_add(&pool.left, 1);
+    const int others = atomic_exchange(&pool.seats, 0); /* for whom nothing is left */
+    atomic_fetch_add(&pool.left, 1 + others);
   }
   return unused;
 }
@@ -437,25 +441,27 @@ static int64_t piece_of(int64_t length, double nanoseconds, int threads, int64_t
   int64_t piece = (int64_t)((double)length / pieces) + 1, grain = 512;
   while (grain > 1 && piece < 4 * grain) grain /= 2;
   piece = (piece + grain - 1) / grain * grain;
-  const int64_t even = (length / threads / 16 + 1) * 16;
+  const int64_t even = (length + 16 * threads - 1) / (16 * threads) * 16;
   if (least > even) least = even;
   return piece < least ? least : piece;
 }
 
 /* How many of `count` workers will look for so much work.  Those who sleep are called, and those who
- * are missing started, if it is much, or where call follows call. */
-static int call_workers(int count, double work) {
+ * are missing started, as many as are worth it, or all where call follows call. */
+static int call_workers(int count, double work, int64_t phase) {
   const int awake = pool.workers - atomic_load(&pool.sleeping);
   if (awake >= count) return count;
   const int64_t before = pool.latest;
   pool.latest = nanoseconds();
-  if (work < WAKING && pool.latest - before > LOOKING) return awake;
-  start_workers(count);
+  const int follows = phase == 0 && pool.latest - before < LOOKING;
+  const int worth = follows || work > (double)count * WAKING ? count : (int)(work / WAKING);
+  if (worth <= awake) return awake;
+  start_workers(worth);
   pthread_mutex_lock(&pool.lock);
   pool.calls++;
-  pthread_cond_broadcast(&pool.wake);
+  for (int k = awake; k < worth; k++) pthread_cond_signal(&pool.wake);
   pthread_mutex_unlock(&pool.lock);
-  return count < pool.workers ? count : pool.workers;
+  return worth < pool.workers ? worth : pool.workers;
 }
 
 /* Run a phase that is worth `nanoseconds` by at most `threads` threads, in pieces of at least
@@ -463,13 +469,16 @@ static int call_workers(int count, double work) {
 int elemc_run(Kernel kernel, int64_t phase, int64_t length, int64_t least, double nanoseconds,
               int threads, char *const *p, const int64_t *s, const int64_t *n, char *const *w,
               int64_t buffers) {
-  int worth = elemc_threads(nanoseconds);
+  const int worth = elemc_threads(nanoseconds);
   if (threads > worth) threads = worth;
-  if (threads < 2 || length < 2 || pthread_mutex_trylock(&pool.busy) != 0)
+  const int64_t piece = threads < 2 ? length : piece_of(length, nanoseconds, threads, least);
+  if (piece >= length || pthread_mutex_trylock(&pool.busy) != 0)
     return kernel(phase, 0, length, p, s, n, NULL, w);
-  const int helpers = call_workers(threads - 1, nanoseconds);
-  int64_t piece = helpers == 0 ? length : piece_of(length, nanoseconds, helpers + 1, least);
-  pool.job = (Job){.kernel = kernel, .phase = phase, .length = length, .piece = piece,
+  const int64_t others = (length - 1) / piece;
+  const int helpers =
+      call_workers(others < threads ? (int)others : threads - 1, nanoseconds, phase);
+  pool.job = (Job){.kernel = kernel, .phase = phase, .length = length,
+                   .piece = helpers > 0 ? piece : length,
                    .p = p, .s = s, .n = n, .w = w, .buffers = buffers, .threads = helpers + 1};
   fegetenv(&pool.job.modes);
   share(&pool.job);

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-from .build import FFI, KEEP_C, USE_THREADS_C, constants, runtime_function
+from .build import FFI, KEEP_C, USE_THREADS_C, machine_constants, runtime_function
 from .cache import cache_dir, entries
 from .constants import Constants
 from .errors import ArgumentError, CompileError
@@ -78,7 +78,7 @@ def config() -> dict[str, str]:
     except CompileError as error:
         tool, problem = None, str(error)
     kept, most = get_recycling()
-    machine = constants(tool) if tool else Constants()
+    machine = machine_constants(tool) if tool else Constants()
     held = entries()
     size = sum(e.size for e in held)
     return {
@@ -91,7 +91,7 @@ def config() -> dict[str, str]:
         "pace": f"work takes {machine.pace:.2f} of its estimate" if tool else "-",
         "memory": (f"read from {machine.pages} pages in turns" if machine.pages > 1
                    else "read in one stream"),
-        "rows by a number": "divided" if machine.divides else "multiplied by its inverse, exactly",
+        "divisions": "quick" if machine.divides else "slow" if tool else "-",
         "recycled memory": f"{kept / 2**20:.1f} of at most {most / 2**20:.0f} MiB",
         "cache": f"{cache_dir()} ({len(held)} entries, {size / 2**20:.1f} MiB)",
         "python": f"{sys.version.split()[0]} on {platform.platform()}",

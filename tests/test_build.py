@@ -301,16 +301,16 @@ def test_a_machine_without_memory_is_measured_later(monkeypatch, missing):
 def test_a_machine_is_measured_once(monkeypatch):
     tool = build.toolchain()
     pace = build.runtime_function(build.PACE_C)()
-    found = build.constants(tool)
+    found = build.machine_constants(tool)
     assert found.pace == pace and 1 / 4 <= pace <= 4
     assert found.pages in (1, 8) and found.divides in (0, 1)
     new_process(monkeypatch)
     monkeypatch.setattr(constants, "MEASURE_PACE_C", "double nobody_measures(void)")
-    assert build.runtime_function(build.PACE_C)() == pace and build.constants(tool) == found
+    assert build.runtime_function(build.PACE_C)() == pace and build.machine_constants(tool) == found
     other = constants.Constants(3.0, 8, 1)
     cache_dirs.save_note(constants.key_of(tool.identity), other._asdict())
     new_process(monkeypatch)
-    assert build.runtime_function(build.PACE_C)() == 3 and build.constants(tool) == other
+    assert build.runtime_function(build.PACE_C)() == 3 and build.machine_constants(tool) == other
     assert other.flags == ("-DPAGES=8", "-DDIVIDES=1")
 
 
@@ -379,7 +379,7 @@ def test_a_damaged_library_never_answers(root):
 def test_library_that_does_not_load_is_rebuilt(monkeypatch):
     tool = toolchain.find_toolchain()
     needs = build._support(tool, mathlib.DOUBLE)
-    flags = build.constants(tool).flags
+    flags = build.machine_constants(tool).flags
     key = build_jobs.Job(tool, "test_kernel", source(), flags, tool.links, needs).key
 
     def nonsense(work):

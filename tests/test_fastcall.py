@@ -1,5 +1,6 @@
 """The call path in C gives what the one in Python gives, and is the one taken."""
 
+import collections
 import copy
 import gc
 import itertools
@@ -677,20 +678,26 @@ def test_many_threads_and_entries_dropped_while_in_use():
     assert not failures and f._hits > 0
 
 
-@pytest.mark.parametrize("form", [
-    lambda a, b, c: (a, b, c), lambda a, b, c: (a, (b, (c,))), lambda a, b, c: ((a, b), c),
-    lambda a, b, c: [a, (b, c)], lambda a, b, c: ({"a": a}, (b, c))])
-def test_results_in_tuples_are_those_of_python(form, monkeypatch):
+Named = collections.namedtuple("Named", "first second")
+
+
+@pytest.mark.parametrize("in_c, form", [
+    (True, lambda a, b, c: (a, b, c)), (True, lambda a, b, c: (a, (b, (c,)))),
+    (True, lambda a, b, c: ((a, b), c)), (False, lambda a, b, c: [a, (b, c)]),
+    (False, lambda a, b, c: ({"a": a}, (b, c))), (False, lambda a, b, c: Named(a, (b, c)))])
+def test_tuples_of_results_are_made_in_c(in_c, form, monkeypatch):
     f = elemc.compile(lambda x: form(x + 1, 2 * x, x.sum()))
     x = np.arange(8.0)
     want = f._call(x)
-    f(x)
-    if all(isinstance(part, tuple | np.ndarray | np.generic) for part in (want, *want)):
-        monkeypatch.setattr(Structure, "__call__", None)  # nobody calls it
-    before = sys.getrefcount(None)
+    assert repr(f(x)) == repr(want)
+    if in_c:
+        monkeypatch.setattr(Structure, "__call__", None)
+    tracemalloc.start()
     for _ in range(100):
         got = f(x)
-    assert repr(got) == repr(want) and sys.getrefcount(None) - before < 50
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert repr(got) == repr(want) and type(got) is type(want) and held < 10_000
 
 
 def test_large_calls_let_other_threads_run():

@@ -5,7 +5,6 @@ import pytest
 
 import elemc as ec
 from elemc import build
-from elemc.constants import Constants
 
 X = np.random.default_rng(0).standard_normal((70, 130))
 
@@ -117,7 +116,8 @@ def test_all_of_a_short_row_from_memory_is_asked_for(columns):
 
 @pytest.mark.parametrize("pages", [1, 8])
 def test_rows_from_memory_are_asked_for_in_advance(pages, monkeypatch):
-    monkeypatch.setattr(build, "constants", lambda tool: Constants(pages=pages))
+    real = build.machine_constants(build.toolchain())
+    monkeypatch.setattr(build, "machine_constants", lambda tool: real._replace(pages=pages))
     s = ec.matrix("x")
     f = ec.function([s], [s.sum(axis=1), s.max(axis=1)])
     x = np.random.default_rng(1).standard_normal((2200, 1000))

@@ -5,7 +5,6 @@ import pytest
 
 import elemc as ec
 from elemc import build
-from elemc.constants import Constants
 
 pytestmark = pytest.mark.optimized  # what a zero's sign is, the compiler has a say in
 
@@ -15,9 +14,10 @@ N = 600
 @pytest.fixture(scope="module", params=[0, 1], ids=["multiplies", "divides"], autouse=True)
 def machine(request):
     """Machines that are slow and quick to divide."""
+    real = build.machine_constants(build.toolchain())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "constants", lambda tool: Constants(divides=request.param))
-        yield
+        patch.setattr(build, "machine_constants", lambda tool: real._replace(divides=request.param))
+        yield request.param
 
 
 @pytest.fixture(scope="module", params=["fold", "row"])
@@ -42,6 +42,15 @@ def check(divide, x, y):
     np.testing.assert_array_equal(got, want)
     number = ~np.isnan(want)
     assert np.array_equal(np.signbit(got)[number], np.signbit(want)[number])
+
+
+def test_the_machine_decides_what_the_c_does(machine):
+    f = ec.compile(lambda x: x / np.sum(x, axis=1, keepdims=True))
+    x = np.ones((3, N))
+    f(x)
+    [made] = f.specializations
+    assert f"-DDIVIDES={machine}" in made.kernel.path.with_name("meta.json").read_text()
+    assert not (machine and "fmadd" in f.dump(x, stage="asm"))
 
 
 def test_the_c():

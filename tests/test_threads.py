@@ -3,6 +3,7 @@
 import gc
 import os
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -68,6 +69,25 @@ def test_bits_do_not_depend_on_the_number_of_threads(name, shape):
     assert np.allclose(first, expected)
     for other in others:
         assert np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("shape", [(2000, 16), (3000, 33), (400, 300), (17, 2500)], ids=str)
+@pytest.mark.parametrize("pause", [0, 3e-4], ids=["awake", "asleep"])
+def test_bits_of_little_work_that_is_shared(shape, pause):
+    """Also where there are more threads than pieces, and workers that come late."""
+    x = np.random.default_rng(0).standard_normal(shape)
+    s = ec.matrix("x")
+    for name, case in CASES.items():
+        if name == "transposed":
+            continue
+        f = ec.function([s], case(s))
+        ec.set_num_threads(1)
+        want = f(x)
+        for count in (2, 3, 40):
+            ec.set_num_threads(count)
+            for _ in range(4):
+                assert np.array_equal(f(x), want), name
+                time.sleep(pause)
 
 
 def test_a_sum_adds_alike_whatever_else_the_kernel_folds():
