@@ -82,7 +82,7 @@ def outputs_of(name: str, count: int, out: Any, req: Any,
         out, req = (tuple(g for g, p in zip(given, present, strict=True) if p)
                     if isinstance(given, (tuple, list)) and len(given) == len(present) else given
                     for given in (out, req))
-    out, req = (_by_name(name, what, given, getattr(structure, "keys", None), missing)
+    out, req = (_in_order(name, what, given, structure, missing)
                 for what, given, missing in (("out", out, None), ("req", req, "write")))
     outs = [out] if isinstance(out, np.ndarray) else list(out) if isinstance(
         out, (tuple, list)) else [None] * count
@@ -111,17 +111,31 @@ def outputs_of(name: str, count: int, out: Any, req: Any,
     return outs, reqs
 
 
-def _by_name(name: str, what: str, given: Any, keys: Any, missing: Any) -> Any:
-    """A dict of entries as a list in the order of the outputs."""
-    if not isinstance(given, dict):
+def _in_order(name: str, what: str, given: Any, structure: Any, missing: Any) -> Any:
+    """Entries by name, or in the structure of the results, as a list in the order of these."""
+    parts, names = getattr(structure, "parts", ()), getattr(structure, "names", None)
+    if isinstance(given, dict):
+        if names is None:
+            raise ArgumentError(f"{name}: {what} is a dict, but the outputs have no names")
+        for key in given:
+            if key not in names:
+                raise ArgumentError(f"{name}: {what} names an output {key!r}; they are "
+                                    f"{', '.join(map(str, names))}")
+        given = [given.get(k, missing) for k in names]
+    if not isinstance(given, (tuple, list)) or len(given) != len(parts):
         return given
-    if keys is None:
-        raise ArgumentError(f"{name}: {what} is a dict, but the outputs have no names")
-    for key in given:
-        if key not in keys:
-            raise ArgumentError(f"{name}: {what} names an output {key!r}; they are "
-                                f"{', '.join(map(str, keys))}")
-    return [given.get(k, missing) for k in keys]
+    within = [(entry, part) for entry, part in zip(given, parts, strict=True) if part is not None]
+    if not within or any(isinstance(entry, np.ndarray) for entry, _ in within):
+        return given  # one for each result
+    found: list[Any] = []
+    for entry, part in zip(given, parts, strict=True):
+        if part is None:
+            found.append(entry)
+        elif isinstance(entry, (dict, tuple, list)):
+            found += _in_order(name, what, entry, part, missing)
+        else:  # the same for all
+            found += [entry] * part.count
+    return found
 
 
 def check_outputs(name: str, closed: Closed, outs: Sequence[Any], reqs: Sequence[str],

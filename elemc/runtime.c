@@ -297,7 +297,8 @@ enum {
   STACK = 16 << 20, /* bytes of a worker, for the trees of strips */
   GRAIN = 4000,    /* nanoseconds of work that are worth a thread that is awake */
   WAKING = 30000,  /* that are worth waking one */
-  LOOKING = 100000 /* for which a worker looks for work before it sleeps */
+  LOOKING = 100000, /* for which a worker looks for work before it sleeps */
+  NARROW = 150 /* columns: of fewer, a part has too many lines in common with its neighbours */
 };
 
 static struct {
@@ -434,14 +435,15 @@ int elemc_threads(double nanoseconds) {
 void elemc_use_threads(int count) { pool.threads = count < MOST_THREADS ? count : MOST_THREADS; }
 
 /* Indices per piece: several pieces for every thread, as some are faster; if there are many
- * indices, a piece is a multiple of what kernels take at a time.  At least `least`, if that leaves
- * something for every thread. */
+ * indices, a piece is a multiple of what kernels take at a time.  It has `least` or more, but an even
+ * share is enough that is not too narrow. */
 static int64_t piece_of(int64_t length, double nanoseconds, int threads, int64_t least) {
   double pieces = 2 * nanoseconds / GRAIN < 8 * threads ? 2 * nanoseconds / GRAIN : 8 * threads;
   int64_t piece = (int64_t)((double)length / pieces) + 1, grain = 512;
   while (grain > 1 && piece < 4 * grain) grain /= 2;
   piece = (piece + grain - 1) / grain * grain;
-  const int64_t even = (length + 16 * threads - 1) / (16 * threads) * 16;
+  const int64_t shares = length / NARROW < threads ? length / NARROW : threads;
+  const int64_t even = shares > 1 ? (length + 16 * shares - 1) / (16 * shares) * 16 : least;
   if (least > even) least = even;
   return piece < least ? least : piece;
 }

@@ -39,7 +39,7 @@ def set_num_threads(count: int) -> None:
     """
     choose(count)
     if find_toolchain() is not None:
-        runtime_function(USE_THREADS_C)(count)
+        runtime_function(USE_THREADS_C)(number_of_threads())
 
 
 def get_recycling() -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 
 from .errors import ArgumentError
@@ -45,9 +46,9 @@ def choose(count: int) -> None:
     ArgumentError
         If `count` is not a positive integer.
     """
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+    if not hasattr(count, "__index__") or isinstance(count, bool) or operator.index(count) < 1:
         raise ArgumentError(f"the number of threads is a positive integer, not {count!r}")
-    _chosen[:] = [count]
+    _chosen[:] = [operator.index(count)]
 
 
 def forget() -> None:

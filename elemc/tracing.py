@@ -321,12 +321,15 @@ class Structure:
         The keys of a dict, the fields of a named tuple.
     keys : tuple or None
         The same, if there are no structures within: the names of the outputs.
+    count : int
+        Of the results.
     """
 
     def __init__(self, kind: type, names: tuple[Any, ...] | None,
                  parts: Sequence[Structure | None]) -> None:
         self.kind, self.names, self.parts = kind, names, tuple(parts)
         self.keys = names if not any(self.parts) else None
+        self.count = sum(1 if part is None else part.count for part in self.parts)
 
     def __call__(self, results: Iterable[Any]) -> Any:
         """`results` in this structure."""
@@ -355,5 +358,5 @@ def flatten(result: Any, name: str) -> tuple[list[Any], Structure | None]:
     inner = [flatten(v, name) for v in values]
     leaves = [leaf for nodes, _ in inner for leaf in nodes]
     if not leaves:
-        raise TraceError(f"{name} returns nothing: its result is {result!r}")
+        raise TraceError(f"{name} returns nothing in {result!r}, its result or a part of it")
     return leaves, Structure(kind, names, [structure for _, structure in inner])

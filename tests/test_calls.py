@@ -738,6 +738,25 @@ def test_named_outputs():
         ec.compile(np.sqrt)(a, out={"x": o})
 
 
+def test_outputs_in_the_structure_of_the_results():
+    f = ec.compile(lambda x: (x + 1, {"twice": 2 * x, "sums": (x.sum(), x.max())}), name="f")
+    x = sample("float64", 5)
+    a, b, c, d = np.empty(5), np.empty(5), np.empty(()), np.empty(())
+    for out in ((a, {"twice": b, "sums": (c, d)}), (a, b, c, d)):
+        first, second = f(x, out=out)
+        assert first is a and second["twice"] is b and second["sums"][1] is d
+        np.testing.assert_array_equal(b, 2 * x)
+    new, second = f(x, out=(None, {"twice": b}), req=("write", {"twice": "add"}))
+    np.testing.assert_array_equal(second["twice"], 4 * x)
+    assert second["twice"] is b and new is not a and second["sums"] == (x.sum(), x.max())
+    first, second = f(x, out=(a, None), req="write")
+    assert first is a and second["twice"] is not b
+    with pytest.raises(ArgumentError, match="f: out names an output 'half'; they are twice, sums"):
+        f(x, out=(a, {"half": b}))
+    with pytest.raises(ArgumentError, match="f: out has 3 entries for 4 outputs"):
+        f(x, out=(a, b, c))
+
+
 def test_inlined_functions_keep_their_dtypes():
     x, z = ec.vector("x"), ec.vector("z", dtype="float32")
     inner = ec.function([x], x / 3.0)
