@@ -329,7 +329,7 @@ class Structure:
                  parts: Sequence[Structure | None]) -> None:
         self.kind, self.names, self.parts = kind, names, tuple(parts)
         self.keys = names if not any(self.parts) else None
-        self.count = sum(1 if part is None else part.count for part in self.parts)
+        self.count: int = sum(1 if part is None else part.count for part in self.parts)
 
     def __call__(self, results: Iterable[Any]) -> Any:
         """`results` in this structure."""
