@@ -135,8 +135,7 @@ def compare(options: argparse.Namespace) -> int:
         count = WORKLOADS[work].elements(size)
         if count is None:
             continue
-        cell = measure.run_cell(WORKLOADS[work], count, dtype, kind, found, options.rounds,
-                                settle=options.threads > 1)
+        cell = measure.run_cell(WORKLOADS[work], count, dtype, kind, found, options.rounds)
         cells.append(cell)
         judged = verdict.verdict(cell, options.threads)
         verdicts += [judged] if judged else []

@@ -1,7 +1,8 @@
 """Time contestants against each other: interleaved rounds, paired ratios, bootstrap intervals.
 
 Each round calls every contestant once, in a new random order, so that what the machine does
-meanwhile hits all alike; a ratio is the median over rounds of (their time / base's time).
+meanwhile hits all alike; a ratio is the median over rounds of (their time / base's time).  Before
+each is a pause, for what one has left to its threads is done while the next one is measured.
 
 Ways of calling
 ---------------
@@ -37,7 +38,7 @@ TOLERANCE = {"float32": 5e-5, "float64": 1e-11}
 KINDS = ("natural", "kept", "given")
 KEPT = 4  # results
 SAMPLE_SECONDS = 2e-3  # a sample lasts at least this long
-SETTLE_SECONDS = 1e-3
+SETTLE_SECONDS = 5e-3  # in which threads of the one before end what they do, and fall asleep
 
 
 @dataclass(frozen=True)
@@ -157,18 +158,16 @@ def repeats(call: Call) -> int:
 
 def run_cell(
     work: Workload, size: int, dtype: str, kind: str,
-    contestants: Mapping[str, Contestant], rounds: int, settle: bool = False,
+    contestants: Mapping[str, Contestant], rounds: int,
 ) -> Cell:
     """Check and time all contestants on one workload."""
     cell = Cell(work.name, size, dtype, kind)
-    cell.samples = interleaved(prepare(work, cell, contestants), rounds, settle)
+    cell.samples = interleaved(prepare(work, cell, contestants), rounds)
     return cell
 
 
-def interleaved(
-    calls: Mapping[str, Call], rounds: int, settle: bool = False
-) -> dict[str, list[float]]:
-    """Seconds per call of every round; `settle` lets the others' threads go to sleep before."""
+def interleaved(calls: Mapping[str, Call], rounds: int) -> dict[str, list[float]]:
+    """Seconds per call of every round."""
     timers = {name: (Timer(call), repeats(call)) for name, call in calls.items()}
     samples: dict[str, list[float]] = {name: [] for name in calls}
     order = list(calls)
@@ -177,7 +176,6 @@ def interleaved(
         shuffle(order)
         for name in order:
             timer, number = timers[name]
-            if settle:
-                time.sleep(SETTLE_SECONDS)
+            time.sleep(SETTLE_SECONDS)
             samples[name].append(timer.timeit(number) / number)
     return samples
