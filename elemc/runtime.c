@@ -309,6 +309,8 @@ static struct {
   int threads;   /* the most of a call */
   int workers;
   int64_t latest; /* when a call last missed workers */
+  int avoided; /* one more than the processor that workers leave to the caller; 0: none */
+  pthread_t thread[MOST_THREADS];
   Job job;        /* changes while nobody has a seat */
   _Alignas(64) _Atomic int seats; /* at the job that workers may still take */
   _Atomic int sleeping;
@@ -417,9 +419,9 @@ static void start_workers(int count) {
   pthread_attr_init(&room);
   pthread_attr_setstacksize(&room, STACK);
   for (; pool.workers < count; pool.workers++) {
-    pthread_t thread;
-    if (pthread_create(&thread, &room, worker, NULL) != 0) break;
-    pthread_detach(thread);
+    if (pthread_create(&pool.thread[pool.workers], &room, worker, NULL) != 0) break;
+    pthread_detach(pool.thread[pool.workers]); /* it never ends */
+    pool.avoided = 0;
   }
   pthread_attr_destroy(&room);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -448,6 +450,22 @@ static int64_t piece_of(int64_t length, double nanoseconds, int threads, int64_t
   return piece < least ? least : piece;
 }
 
+/* Keep workers off the caller's processor.  Some systems, virtual ones above all, wake them there
+ * though another one is idle, and they would wait until the call is over. */
+static void step_aside(void) {
+#if defined __linux__
+  const int here = sched_getcpu();
+  cpu_set_t others;
+  if (here < 0 || here + 1 == pool.avoided || sched_getaffinity(0, sizeof others, &others) != 0)
+    return;
+  CPU_CLR(here, &others);
+  if (CPU_COUNT(&others) == 0) return;
+  for (int k = 0; k < pool.workers; k++)
+    pthread_setaffinity_np(pool.thread[k], sizeof others, &others);
+  pool.avoided = here + 1;
+#endif
+}
+
 /* How many of `count` workers will look for so much work.  Those who sleep are called, and those who
  * are missing started, as many as are worth it, or all where call follows call. */
 static int call_workers(int count, double work, int64_t phase) {
@@ -459,6 +477,7 @@ static int call_workers(int count, double work, int64_t phase) {
   const int worth = follows || work > (double)count * WAKING ? count : (int)(work / WAKING);
   if (worth <= awake) return awake;
   start_workers(worth);
+  step_aside();
   pthread_mutex_lock(&pool.lock);
   pool.calls++;
   for (int k = awake; k < worth; k++) pthread_cond_signal(&pool.wake);
@@ -596,7 +615,7 @@ static void after_fork(void) {
   pthread_mutex_init(&pool.busy, NULL);
   pthread_mutex_init(&pool.lock, NULL);
   pthread_cond_init(&pool.wake, NULL);
-  pool.workers = pool.sleeping = pool.seats = 0;
+  pool.workers = pool.sleeping = pool.seats = pool.avoided = 0;
 }
 
 __attribute__((constructor)) static void prepare(void) { pthread_atfork(NULL, NULL, after_fork); }

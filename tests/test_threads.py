@@ -130,6 +130,27 @@ def test_calls_from_many_threads_at_once():
     assert not wrong
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity")
+def test_a_caller_that_changes_processors():
+    """Workers leave the caller's processor to it, if there is another."""
+    s = ec.vector("x")
+    f = ec.function([s], [ec.exp(s), ec.sum(s)])
+    x = np.random.default_rng(1).standard_normal(300_000)
+    ec.set_num_threads(1)
+    want = f(x)
+    ec.set_num_threads(3)
+    every = os.sched_getaffinity(0)
+    try:
+        for some in ([k] for k in sorted(every)[:2] * 2):
+            os.sched_setaffinity(0, some)
+            time.sleep(1e-3)  # workers fall asleep
+            for a, b in zip(f(x), want, strict=True):
+                assert np.array_equal(a, b)
+    finally:
+        os.sched_setaffinity(0, every)
+    assert np.array_equal(f(x)[0], want[0])
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_child_has_threads_of_its_own():
     s = ec.vector("x")
