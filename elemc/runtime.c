@@ -295,10 +295,10 @@ typedef struct {
 enum {
   MOST_THREADS = 256,
   STACK = 16 << 20, /* bytes of a worker, for the trees of strips */
-  GRAIN = 4000,    /* nanoseconds of work that are worth a thread that is awake */
-  WAKING = 30000,  /* that are worth waking one */
+  GRAIN = 4000,     /* nanoseconds of work that are worth a thread that is awake */
+  WAKING = 30000,   /* that are worth waking one */
   LOOKING = 100000, /* for which a worker looks for work before it sleeps */
-  NARROW = 150 /* columns: of fewer, a part has too many lines in common with its neighbours */
+  NARROW = 150      /* columns: of fewer, a part has too many lines in common with its neighbours */
 };
 
 static struct {
