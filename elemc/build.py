@@ -108,7 +108,7 @@ def load_kernel(source: str, entry: str, flags: tuple[str, ...] = (),
         If there is no compiler, or it fails, or what it made cannot be loaded.
     """
     tool = toolchain()
-    flags = (*flags, *tool.extra(wants), *machine_constants(tool).flags)
+    flags = kernel_flags(tool, flags, wants)
     memo = (tool.identity, entry, source, *flags)
     kernel = _loaded.kernels.get(memo)
     if kernel is None:
@@ -196,6 +196,12 @@ def _hold(tool: Toolchain, name: str, key: str, library: Any) -> None:
 def machine_constants(tool: Toolchain) -> Constants:
     """What is measured of this machine."""
     return constants_of(tool.identity, runtime_function)
+
+
+def kernel_flags(tool: Toolchain, flags: tuple[str, ...],
+                 wants: tuple[str, ...]) -> tuple[str, ...]:
+    """What the compiler of a kernel is told, besides what every compilation is."""
+    return *flags, *tool.extra(wants), *machine_constants(tool).flags
 
 
 def own_source(file: str) -> str:

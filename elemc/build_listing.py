@@ -29,8 +29,7 @@ def _assembled(what: str, source: str, flags: tuple[str, ...],
         work = Path(directory)
         job = Job(tool, what, source)
         (work / SOURCE).write_text(job.text, encoding="utf-8")
-        flags = (*tool.flags, *flags, *tool.extra(wants),
-                 *build.machine_constants(tool).flags, *job.variants[1])
+        flags = (*tool.flags, *build.kernel_flags(tool, flags, wants), *job.variants[1])
         command = (*tool.command, *flags, "-S", "-o", "kernel.s", SOURCE)
         words = run_in(job, command, work)
         return (work / "kernel.s").read_text(encoding="utf-8", errors="replace"), words

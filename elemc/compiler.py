@@ -147,8 +147,7 @@ def early(spec: Specialized, contract: bool,
     if "jinja2" in sys.modules or tool.family != "gcc" or cpus() == 1:
         return contextlib.nullcontext()
     flags, wants = flags_of(spec, contract, reassociate)
-    flags = (*flags, *tool.extra(wants), *build.machine_constants(tool).flags)
-    job = build_jobs.Job(tool, "", "", flags, tool.links)
+    job = build_jobs.Job(tool, "", "", build.kernel_flags(tool, flags, wants), tool.links)
     return build_early.early(job.command(*build_early.SOURCE))
 
 

@@ -309,7 +309,7 @@ static struct {
   int threads;   /* the most of a call */
   int workers;
   int64_t latest; /* when a call last missed workers */
-  int avoided; /* one more than the processor that workers leave to the caller; 0: none */
+  int avoided;    /* one more than the processor that workers leave to the caller; 0: none */
   pthread_t thread[MOST_THREADS];
   Job job;        /* changes while nobody has a seat */
   _Alignas(64) _Atomic int seats; /* at the job that workers may still take */
@@ -485,8 +485,8 @@ static int call_workers(int count, double work, int64_t phase) {
   return worth < pool.workers ? worth : pool.workers;
 }
 
-/* Run a phase that is worth `nanoseconds` by at most `threads` threads, in pieces of at least
- * `least` indices; returns its status. */
+/* Run a phase that is worth `nanoseconds` by at most `threads` threads, in pieces as `piece_of` has
+ * them; returns its status. */
 int elemc_run(Kernel kernel, int64_t phase, int64_t length, int64_t least, double nanoseconds,
               int threads, char *const *p, const int64_t *s, const int64_t *n, char *const *w,
               int64_t buffers) {
@@ -516,13 +516,20 @@ int elemc_run(Kernel kernel, int64_t phase, int64_t length, int64_t least, doubl
 
 /* -- the machine, measured ---------------------------------------------------------------------- */
 
-/* Nanoseconds of an element of a[i] = b[i] + 2 * c[i], over n of them; the best of some passes. */
-static double pace_of(double *a, int64_t n, int passes) {
-  const double *b = a + n, *c = b + n;
+enum { TRIAD, PRODUCT, QUOTIENT };
+
+/* Nanoseconds of an element of a loop over n of them; the best of some passes. */
+static double pace_of(int loop, double *a, int64_t n, int passes) {
   int64_t best = INT64_MAX;
   for (int k = 0; k < passes; k++) {
+    const double *b = a + n, *c = b + n, y = 1 + 0x1p-40;
     const int64_t start = nanoseconds();
-    for (int64_t i = 0; i < n; i++) a[i] = b[i] + 2 * c[i];
+    if (loop == TRIAD)
+      for (int64_t i = 0; i < n; i++) a[i] = b[i] + 2 * c[i];
+    else if (loop == PRODUCT)
+      for (int64_t i = 0; i < n; i++) a[i] = b[i] * y;
+    else
+      for (int64_t i = 0; i < n; i++) a[i] = b[i] / y;
     __asm__ volatile("" : : "r"(a) : "memory"); /* they are wanted */
     const int64_t taken = nanoseconds() - start;
     if (taken < best) best = taken;
@@ -530,14 +537,14 @@ static double pace_of(double *a, int64_t n, int passes) {
   return (double)best / (double)n;
 }
 
-/* The same of this machine: the geometric mean of its second cache and what lies behind it; 0 if
+/* That of a triad on this machine: the geometric mean of its second cache and what lies behind it; 0 if
  * there is no memory to find out. */
 double elemc_measure_pace(void) {
   enum { NEAR = 1 << 13, FAR = 1 << 20 };
   double *a = malloc(3 * FAR * sizeof *a);
   if (a == NULL) return 0;
   memset(a, 0, 3 * FAR * sizeof *a);
-  const double mean = __builtin_sqrt(pace_of(a, NEAR, 100) * pace_of(a, FAR, 5));
+  const double mean = __builtin_sqrt(pace_of(TRIAD, a, NEAR, 100) * pace_of(TRIAD, a, FAR, 5));
   free(a);
   return mean;
 }
@@ -577,28 +584,12 @@ int64_t elemc_measure_pages(void) {
   return eight < one ? 8 : 1;
 }
 
-/* Nanoseconds of n elements of a[i] = a[i] / y, or a[i] * y; the best of some passes. */
-static double scaling(double *a, int64_t n, double y, int divides) {
-  int64_t best = INT64_MAX;
-  for (int k = 0; k < 100; k++) {
-    const int64_t start = nanoseconds();
-    if (divides)
-      for (int64_t i = 0; i < n; i++) a[i] = a[i] / y;
-    else
-      for (int64_t i = 0; i < n; i++) a[i] = a[i] * y;
-    __asm__ volatile("" : : "r"(a) : "memory"); /* they are wanted */
-    const int64_t taken = nanoseconds() - start;
-    if (taken < best) best = taken;
-  }
-  return (double)best;
-}
-
 /* In the time of how many multiplications of vectors there is a division. */
 double elemc_measure_division(void) {
-  enum { NEAREST = 1 << 11 };
-  double a[NEAREST];
-  for (int i = 0; i < NEAREST; i++) a[i] = 1 + i;
-  return scaling(a, NEAREST, 1 + 0x1p-40, 1) / scaling(a, NEAREST, 1 + 0x1p-40, 0);
+  enum { NEAREST = 1 << 10 };
+  double a[3 * NEAREST];
+  for (int i = 0; i < 3 * NEAREST; i++) a[i] = 1 + i;
+  return pace_of(QUOTIENT, a, NEAREST, 100) / pace_of(PRODUCT, a, NEAREST, 100);
 }
 
 static double slower = 1; /* than work is estimated to be, on this machine */
