@@ -36,6 +36,10 @@ class Verdict:
         Which of the limits was lower; empty if the row is not bound by memory.
     over_limit, over_plain_c : Ratio, optional
         elemc's time divided by the limit's and by that of plain C.
+    contracted : Ratio, optional
+        The peer's time divided by elemc's under `contract=True`, which most peers do anyway.
+    gain : Ratio, optional
+        elemc's time on one thread divided by its time on `threads`.
     """
 
     cell: Cell
@@ -45,6 +49,8 @@ class Verdict:
     limit: str
     over_limit: Ratio | None
     over_plain_c: Ratio | None
+    contracted: Ratio | None = None
+    gain: Ratio | None = None
 
     @property
     def holds(self) -> bool:
@@ -62,14 +68,15 @@ class Verdict:
         if r and not self.holds and r.median >= LEAST_MEDIAN:
             word = "unsure"  # only the interval reaches below
         text += f"{word:<8}"
-        for over in (self.over_plain_c, self.over_limit):
+        for over in (self.over_plain_c, self.over_limit, self.contracted, self.gain):
             text += f"{over.median:8.2f}" if over else f"{'-':>8}"
         return text
 
     def document(self) -> dict[str, Any]:
         """All of it, for JSON."""
         ratios = {"ratio": self.ratio, "over_limit": self.over_limit,
-                  "over_plain_c": self.over_plain_c}
+                  "over_plain_c": self.over_plain_c, "contracted": self.contracted,
+                  "gain": self.gain}
         return {"workload": self.cell.workload, "size": self.cell.size, "dtype": self.cell.dtype,
                 "kind": self.cell.kind, "threads": self.threads, "best": self.best,
                 "limit": self.limit, "holds": self.holds,
@@ -77,7 +84,7 @@ class Verdict:
 
 
 HEADER = (f"{'workload':<20}{'size':>6} {'dtype':<8}{'call':<8}{'th':>2} {BASE:>9}  "
-          f"{'best peer / elemc':<36}{'verdict':<8}{'/ C':>8}{'/ limit':>8}")
+          f"{'best peer / elemc':<36}{'verdict':<8}{'/ C':>8}{'/ limit':>8}{'fused':>8}{'gain':>8}")
 
 
 def verdict(cell: Cell, threads: int) -> Verdict | None:
@@ -89,13 +96,14 @@ def verdict(cell: Cell, threads: int) -> Verdict | None:
         there = [name for name in names if name in cell.samples]
         return min(there, key=lambda name: cell.ratio(name, BASE).median, default="")
 
+    def ratio(name: str, base: str) -> Ratio | None:
+        return cell.ratio(name, base) if {name, base} <= cell.samples.keys() else None
+
     best = least(PEERS)
     limit = least(LIMITS) if WORKLOADS[cell.workload].memory_bound else ""
     return Verdict(
-        cell, threads, best, cell.ratio(best, BASE) if best else None,
-        limit, cell.ratio(BASE, limit) if limit else None,
-        cell.ratio(BASE, "plain_c") if "plain_c" in cell.samples else None,
-    )
+        cell, threads, best, ratio(best, BASE), limit, ratio(BASE, limit), ratio(BASE, "plain_c"),
+        ratio(best, "elemc_contract"), ratio("elemc_one", BASE) if threads > 1 else None)
 
 
 def mean(ratios: Sequence[Ratio | None]) -> float:
@@ -118,6 +126,12 @@ def summary(found: Sequence[Verdict]) -> list[str]:
             f"elemc / plain C: {mean([v.over_plain_c for v in group]):.2f}"
             + (f"; elemc / limit: {mean(limited):.2f}, at most "
                f"{max(r.median for r in limited):.2f}" if limited else ""))
+        for bound, what in ((True, "memory bounds"), (False, "compute")):
+            gains = [v.gain for v in group
+                     if v.gain and WORKLOADS[v.cell.workload].memory_bound == bound]
+            if gains:
+                lines.append(f"       gain of {group[0].threads} threads on rows that {what}: "
+                             f"{mean(gains):.2f}, at least {min(r.median for r in gains):.2f}")
     slower = [v for v in found if not v.holds]
     lines.append(f"a peer is ahead, or may be, in {len(slower)} of {len(found)} rows"
                  + "".join(f"\n  {v}" for v in slower))

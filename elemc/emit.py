@@ -119,6 +119,7 @@ class _Emitter(Statements):
             pointers=views,
             extents=[(name, self.length(what) or f"n[{k}]")
                      for k, (what, name) in enumerate(self.sizes.items())],
+            facts=[f"{self.extent(a)} >= {n}" for a, n in self.least.items()],
             buffers=memory, checks=self.checks, **self.prologue(repr((phases, views, memory))))
         return Source(text, entry, bindings, tuple(sorted({LIBRARIES[e] for e in self.externs})))
 
@@ -252,6 +253,7 @@ extern void elemc_end_stream(elemc_rest *rest);""",
     "LEVELS": "#define LEVELS(parts) (64 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */",
     "LEFT": "#define LEFT(n, lanes, least) ((n) % (lanes) > (least) ? (n) % (lanes) : 0) "
             "/* fill no lanes */",
+    "ASSUME": "#define ASSUME(fact) if (!(fact)) __builtin_unreachable()",
     "ROLLED": '#define ROLLED _Pragma("GCC unroll 1")',
     "UNROLL": '#define UNROLL _Pragma("GCC unroll 4")',
     "UNROLL_8": '#define UNROLL_8 _Pragma("GCC unroll 8")',

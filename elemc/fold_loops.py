@@ -27,7 +27,7 @@ from .nest import (
 )
 from .row_ends import LANE_BYTES, LANES, RowEnds, is_store, turns
 from .sharing import rows_of, runs_along
-from .values import LINED, Convert, Load, Op, Value, walk
+from .values import Convert, Load, Op, Value, walk
 
 AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where rows lie apart
 # Rows of less bytes are asked for whole: those that the first cache holds beside what is at work,
@@ -153,16 +153,20 @@ class FoldLoops(RowEnds):
         apart = self.apart(item, count) if full else 1
         if full:
             self.laned.add(item.axis)
-            self.macros |= {"UNROLL"} | ({"BLOCK"} if tree else set())
+            self.macros |= {"UNROLL", "ROLLED"} | ({"BLOCK"} if tree else set())
         lanes = self.lanes_of(count, full)
         start, stop = self.bounds(item.axis)
+        sure = full and item.least >= count and not tree and start == "0"
+        if sure and length is None:
+            self.least[item.axis] = item.least
+            self.macros.add("ASSUME")
         name = item.folds[0].name
         wide = lanes if apart == 1 else f"{lanes} * {apart}"
         if stores:  # gcc gives up comparing the addresses of many operands with theirs
             self.macros.add("INDEPENDENT")
         view: dict[str, Any] = {
                 "kind": "lanes", "lanes": lanes, "full": full, "independent": stores, "tree": tree,
-                "sure": item.least >= max(LINED, count) and not tree and start == "0",
+                "sure": sure, "rolled": not any(f.top for f in item.folds),
                 "apart": apart, "wide": wide, "drop_lanes": ", ".join(
                     f"{f.name}_lane[l] = {f.name}_wide[l * {apart}]" for f in item.folds),
                 "var": f"i{k}", "start": start, "stop": stop, "fetch": [], "fetch_end": [],
@@ -173,6 +177,7 @@ class FoldLoops(RowEnds):
         self.finer = {}
         end = f"e{k}" if tree else stop
         view |= self.ending(item, end, lanes, wide)
+        view["final"] = sure and bool(view["last"]) and all(f.end_in_lanes for f in item.folds)
         at = view["first"] if apart == 1 else f"k * {lanes}"
         for fetch, use, distance, size in self.wanted(item, 2) if full and self.kernel.far else []:
             address = self.address(use, item.axis, at, distance)

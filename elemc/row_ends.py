@@ -45,6 +45,7 @@ class RowEnds(Expressions):
         super().__init__(kernel)
         self.lanes: dict[str, int] = {}  # of the loops in lanes
         self.laned: set[str] = set()  # the axes of folds in lanes
+        self.least: dict[str, int] = {}  # how long rows are at least, if that fills lanes
         self.turn = ""  # what names begin with in the second of two turns
 
     def body(self, body: Sequence[Statement]) -> list[dict[str, Any]]:

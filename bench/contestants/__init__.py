@@ -7,7 +7,8 @@
   the contestant has no such call.  What it returns is ready when the call returns.  Of a workload
   with `wrt`, the outputs are gradients, taken in the contestant's own way.
 
-Those in `MACHINE` are no packages but C loops that come with the benchmarks.
+Those in `MACHINE` are no packages but C loops that come with the benchmarks, those in `OWN` are
+elemc itself, called otherwise.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ Call = Callable[[], Any]
 PEERS = ("numpy", "numexpr", "numba", "jax", "torch", "autograd", "pytensor", "torch_compile")
 LIMITS = ("limit", "limit_stream")  # they compute nothing
 MACHINE = ("plain_c", *LIMITS)  # what the machine can do
-NAMES = ("elemc", *PEERS, *MACHINE)
+OWN = ("elemc_contract", "elemc_one")  # elemc called otherwise
+NAMES = ("elemc", *OWN, *PEERS, *MACHINE)
 DEFAULT = ("elemc", *PEERS[:-1])  # torch.compile takes a minute per table: on request
 
 

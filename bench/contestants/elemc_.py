@@ -17,9 +17,10 @@ def set_threads(count: int) -> None:
     elemc.set_num_threads(count)
 
 
-def prepare(work: Workload, operands: list[Any], outs: list[Any] | None) -> Any:
+def prepare(work: Workload, operands: list[Any], outs: list[Any] | None,
+            contract: bool = False) -> Any:
     """One compiled function for natural and given calls."""
-    compiled = elemc.compile(work.numpy(np))
+    compiled = elemc.compile(work.numpy(np), contract=contract)
     if work.wrt:
         compiled = elemc.grad(compiled, work.wrt)
     if outs is None:

@@ -12,6 +12,7 @@
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
+#define ROLLED _Pragma("GCC unroll 1")
 #define UNROLL _Pragma("GCC unroll 4")
 enum { LANES = 16 };
 
@@ -54,7 +55,7 @@ int kernel_extremes(int64_t phase, int64_t begin, int64_t end, char *const *p, c
         min0_lane[l] = minimum_f64(min0_lane[l], x_v);
         max0_lane[l] = maximum_f64(max0_lane[l], x_v);
       }
-      UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
+      UNROLL for (int h = LANES / 2; h > 0; h /= 2) ROLLED for (int l = 0; l < h; l++)
         min0_lane[l] = minimum_f64(min0_lane[l], min0_lane[l + h]), max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
       min0 = min0_lane[0], max0 = max0_lane[0];
     }

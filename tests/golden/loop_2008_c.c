@@ -10,6 +10,7 @@
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
+#define ROLLED _Pragma("GCC unroll 1")
 #define UNROLL _Pragma("GCC unroll 4")
 enum { LANES = 16, BLOCK = 4096, TREE = 40 };
 
@@ -35,7 +36,7 @@ int kernel_loop_2008_c(int64_t phase, int64_t begin, int64_t end, char *const *p
           const double sum0_next = sum0_lane[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
           sum0_lane[l] = l < LANES - e1 % LANES ? sum0_lane[l] : sum0_next;
         }
-        UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
+        UNROLL for (int h = LANES / 2; h > 0; h /= 2) ROLLED for (int l = 0; l < h; l++)
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
         sum0 = sum0_lane[0];
       }

@@ -9,6 +9,7 @@
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
+#define ROLLED _Pragma("GCC unroll 1")
 #define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { LANES = 16, LANES_8 = 8, BLOCK = 4096, TREE = 40 };
@@ -38,7 +39,7 @@ int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *
         max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
       UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++)
         max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
-      UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
+      UNROLL for (int h = LANES / 2; h > 0; h /= 2) ROLLED for (int l = 0; l < h; l++)
         max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
       max0 = max0_lane[0];
     }
@@ -61,7 +62,7 @@ int kernel_softmax_rows(int64_t phase, int64_t begin, int64_t end, char *const *
           const double sum0_next = sum0_lane[l] + buffer0[i1];
           sum0_lane[l] = l < LANES - e1 % LANES ? sum0_lane[l] : sum0_next;
         }
-        UNROLL for (int h = LANES / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
+        UNROLL for (int h = LANES / 2; h > 0; h /= 2) ROLLED for (int l = 0; l < h; l++)
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
         sum0 = sum0_lane[0];
       }
