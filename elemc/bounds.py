@@ -55,8 +55,9 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     """
     found: Bounds = {}
     values = walk(roots_of(spec.stores))
-    places = {a for v in values if isinstance(v, Fold) and v.program.place_of for a in v.over}
-    folded = {a for v in values if isinstance(v, Fold) for a in v.over}
+    folds = [v for v in values if isinstance(v, Fold)]
+    places = {a for v in folds if v.program.place_of for a in v.over}
+    folded = {a for v in folds for a in v.over}
     accesses = [(s.operand, s.access) for s in spec.stores]
     quotients = {LEAST[v.dtype.itemsize] - 1 for v in values if divides(v)} if folded else {
         mark for v in values if divides(v) and v.dtype.itemsize == 8
@@ -85,12 +86,12 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
             if sizes[long[0]] <= most:
                 found |= exact
             edges = [few, most, *([PLACED] if places else [])]
-            folds = [v for v in values if isinstance(v, Fold) and axes[0] in v.over]
-            if len(long) == 1 and jams(folds) and not spec.far:
+            if len(long) == 1 and jams(axes[0], folds) and not spec.far:
                 edges.append(JAMMED - 1)
             if len(long) == 1 and axes[0] in written:
                 edges += [LINED - 1, *quotients]
-            if len(long) == 1 and spec.far and folds and len(folds) + (axes[0] in written) > 1:
+            along = [v for v in folds if axes[0] in v.over]
+            if len(long) == 1 and spec.far and along and len(along) + (axes[0] in written) > 1:
                 edges.append(ASKED - 1)
             _meet(found, long[0], _between(edges, sizes[long[0]]))
             for e in every:

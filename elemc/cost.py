@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from .values import Fold, Op, Value
 
@@ -21,11 +21,14 @@ def calls(values: Iterable[Value]) -> bool:
     return any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values)
 
 
-def jams(folds: Sequence[Fold]) -> bool:
-    """Whether rows that are folded so are worth taking two at a time.
+def jams(row: str, folds: Iterable[Fold]) -> bool:
+    """Whether rows that are folded are worth taking two at a time.
 
-    They wait for each state if it is one vector in lanes; extrema alone take an instruction an
+    They wait for each state if it is one vector in lanes, as of floats; where columns are folded,
+    too, two rows read and write the states of these once.  Extrema alone take an instruction an
     element, and rows overlap by themselves.
     """
-    return len(folds) > 1 and all(f.program.state[0].itemsize <= 4 for f in folds) and not all(
-        f.program.exact for f in folds)
+    along = [f for f in folds if row in f.over]
+    short = all(f.program.state[0].itemsize <= 4 for f in along)
+    return len(along) > 1 and (short or any(row in f.axes for f in folds)) and not all(
+        f.program.exact for f in along)

@@ -362,9 +362,24 @@ class FoldLoops(RowEnds):
 
 def beside(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """Two loops in lanes, of the same statements under other names, as one."""
-    lists = {k: [*v, *other[k]] for k, v in one.items() if isinstance(v, list)}
+    lists = {k: after(v, other[k]) for k, v in one.items() if isinstance(v, list)}
     return one | lists | {k: ", ".join(filter(None, (one[k], other[k])))
                           for k in ("drop_lanes", "merge_lanes", "merge_row")}
+
+
+def after(one: Sequence[Any], other: Sequence[Any]) -> list[Any]:
+    """The statements of two turns; what both add to, gcc would store and read again in between."""
+    def targets(body: Sequence[Any]) -> set[str]:
+        return {s["target"] for s in body if isinstance(s, dict) and s.get("kind") == "assign"}
+
+    found = [*one, *other]
+    for target in sorted(targets(one) & targets(other)):
+        name = f"{target.partition('[')[0]}_between"
+        first, last = (k for k, s in enumerate(found) if s.get("target") == target)
+        found[first] = {**found[first], "kind": "let", "name": name}
+        for k in range(first + 1, last + 1):
+            found[k] = {**found[k], "value": found[k]["value"].replace(target, name)}
+    return found
 
 
 def row_states(folds: Sequence[dict[str, Any]], tree: bool) -> dict[str, str]:

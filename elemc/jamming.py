@@ -51,7 +51,7 @@ def _pays(item: Loop | Blocks, spec: Specialized) -> bool:
     return bool(rows) and near and all(
         spec.between(row.axis)[0] >= (ASKED if spec.far else JAMMED)
         and not any(f.tree or f.top for f in row.folds)
-        and jams([f for f in folds if row.axis in f.over]) for row in rows)
+        and jams(row.axis, folds) for row in rows)
 
 
 def _rows_apart(item: Loop | Blocks) -> bool:

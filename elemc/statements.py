@@ -75,7 +75,7 @@ class Statements(FoldLoops):
                 return {"kind": "local", "name": item.name + size, "type": self.type(item.dtype)}
             case Assign():
                 return {"kind": "assign", "target": self.text(item.target),
-                        "value": self.text(item.value)}
+                        "value": self.text(item.value), "type": self.type(item.target.dtype)}
             case Check():
                 return self.check(item)
             case Write():
