@@ -1,18 +1,21 @@
-"""Which of several loops over a row asks the memory for the next one.
+"""Which of several loops over a row asks for the next one.
 
 The first of them would wait for memory, and memory for the others.  So it is the loop that computes
 most: what it asks for comes meanwhile, and all of them find their rows in the second cache.
+
+What is in a cache, but not in the first, comes sooner, and asking for it is work like another: that
+does a fold that reads least, if the first cache holds two rows, and no functions are called, which
+take longer than the rows to come.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import itemgetter
 
-from .cost import cost
+from .cost import HELD, calls, cost
 from .nest import LaneLoop, Loop, Statement, statements, values_of
 from .sharing import rows_of, runs_along
-from .values import ASKED, Load, Specialized, walk
+from .values import ASKED, LINED, Load, Specialized, Value, walk
 
 
 def ask_in_time(body: Sequence[Statement], around: str, spec: Specialized) -> None:
@@ -23,22 +26,40 @@ def ask_in_time(body: Sequence[Statement], around: str, spec: Specialized) -> No
         return layout.step > 0 and runs_along(load.access, layout.perm, axis) and (
             rows_of(load.access, layout)[0] == around)
 
-    readers: dict[int, list[tuple[int, Loop | LaneLoop]]] = {}
-    for row in body:
-        if isinstance(row, (Loop, LaneLoop)) and spec.between(row.axis)[0] >= ASKED:
-            values = walk(v for s in statements([row]) for v in values_of(s))
-            for operand in dict.fromkeys(v.operand for v in values
-                                         if isinstance(v, Load) and lines(v, row.axis)):
-                readers.setdefault(operand, []).append((cost(values), row))
+    rows = [s for s in body if isinstance(s, (Loop, LaneLoop)) and _worth(s, spec)]
+    values = {k: walk(v for s in statements([row]) for v in values_of(s))
+              for k, row in enumerate(rows)}
+    if not spec.far and any(map(calls, values.values())):
+        return
+    readers: dict[int, list[int]] = {}
+    for k, row in enumerate(rows):
+        for operand in dict.fromkeys(v.operand for v in values[k]
+                                     if isinstance(v, Load) and lines(v, row.axis)):
+            readers.setdefault(operand, []).append(k)
     for operand, several in readers.items():
-        able = [(price, row) for price, row in several if _could_ask(row)]
+        if spec.far:
+            able = [k for k in several if _could_ask(rows[k])]
+        else:
+            able = [k for k in several[1:] if isinstance(rows[k], LaneLoop)]
         if len(several) > 1 and able:
-            _, row = max(able, key=itemgetter(0))
+            row = rows[max(able, key=lambda k: (0 if spec.far else -_reads(values[k]),
+                                                cost(values[k])))]
             row.asks |= {operand}
             if isinstance(row, Loop):
                 row.ahead = ""  # it asks by itself
                 if row.kind == "serial" and not row.lines:
                     _cut(row)
+
+
+def _reads(values: Sequence[Value]) -> int:
+    """How often operands are read."""
+    return sum(isinstance(v, Load) for v in values)
+
+
+def _worth(row: Loop | LaneLoop, spec: Specialized) -> bool:
+    """Whether rows are long enough, and the first cache holds two, if they are in any."""
+    low, high = spec.between(row.axis)
+    return low >= ASKED if spec.far else low >= LINED and high <= HELD
 
 
 def _could_ask(row: Loop | LaneLoop) -> bool:

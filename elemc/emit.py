@@ -11,7 +11,8 @@ import numpy as np
 from . import ops
 from .dtypes import ctype
 from .expressions import terms_along
-from .fold_loops import AHEAD, STRIP_BYTES
+from .fetching import AHEAD
+from .fold_loops import STRIP_BYTES
 from .mathlib import LIBRARIES
 from .nest import (
     PACK,

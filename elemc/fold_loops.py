@@ -9,7 +9,7 @@ from typing import Any
 from .cnames import stem
 from .cost import HEAVY, cost
 from .dtypes import ctype
-from .expressions import Use
+from .fetching import Fetches
 from .jamming import other_turn
 from .nest import (
     Blocks,
@@ -22,17 +22,11 @@ from .nest import (
     Write,
     names_made,
     statements,
-    unforeseen,
     values_of,
 )
-from .row_ends import LANE_BYTES, LANES, RowEnds, is_store, turns
-from .sharing import rows_of, runs_along
-from .values import Convert, Load, Op, Value, walk
+from .row_ends import LANE_BYTES, LANES, is_store, turns
+from .values import Convert, Op, Value, walk
 
-AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where rows lie apart
-# Rows of less bytes are asked for whole: those that the first cache holds beside what is at work,
-# and those of which the second one holds two, and what goes with them.
-WHOLE = {"FETCH": "4 * AHEAD", "FETCH_ROW": "16 * AHEAD"}
 # Bytes of the arrays of a strip, at most: of the states of folds, which stay in the first cache;
 # of a value that goes through stages, as much as a processor looks ahead; of rows abreast; of what
 # is read across slice after slice, and stays in the second cache.
@@ -43,14 +37,12 @@ RUN = 4  # rows that are added to a strip of states before these go to memory
 FAR_RUN = 8  # of long rows that come from there themselves
 
 
-class FoldLoops(RowEnds):
+class FoldLoops(Fetches):
     """Writes loops that fold, and notes what they need declared."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.trees: dict[str, dict[str, str]] = {}
-        self.fetched: set[int] = set()  # operands that loops ask for in advance
-        self.paired = False  # whether two turns of the loop around go at once
         self.packs: set[str] = set()  # the axes of rows that are taken side by side
         self.strips: dict[str, int] = {}  # the lengths of strips, by their names in C
         self.run_length = FAR_RUN if kernel.far and not kernel.chunks else RUN
@@ -179,7 +171,8 @@ class FoldLoops(RowEnds):
         view |= self.ending(item, end, lanes, wide)
         view["final"] = sure and bool(view["last"]) and all(f.end_in_lanes for f in item.folds)
         at = view["first"] if apart == 1 else f"k * {lanes}"
-        for fetch, use, distance, size in self.wanted(item, 2) if full and self.kernel.far else []:
+        for fetch, use, distance, size in (
+                self.wanted(item, 2) if full and (self.kernel.far or item.asks) else []):
             address = self.address(use, item.axis, at, distance)
             view["fetch"] += [f"{fetch}({address}{f' + {part}' if part else ''})"
                               for part in range(0, count * size, 64)]
@@ -188,64 +181,6 @@ class FoldLoops(RowEnds):
                 view["fetch_end"].append(f"{fetch}({last})")
         return (view | self.settle(item.folds) | self.joined(view["folds"])
                 | row_states(view["folds"], tree))
-
-    def fetches(self, item: LaneLoop | Loop, first: str, most: int = 1, around: str = ""
-                ) -> list[tuple[str, str, int]]:
-        """What has to be asked for, from index `first` on: macro, address, bytes per element."""
-        found = [(fetch, self.address(use, item.axis, first, distance), size)
-                 for fetch, use, distance, size in self.wanted(item, most, around)]
-        self.macros |= {"FETCH_LINE"} if found else set()
-        return found
-
-    def address(self, use: Use, axis: str, index: str, distance: str) -> str:
-        """The address of what lies `distance` behind the element at `index` along `axis`."""
-        before, self.instead = self.instead, {**self.instead, axis: index}
-        offset, self.instead = self.offset(use), before
-        return " + ".join([f"{use.base}_p", offset, *([distance] if distance else [])])
-
-    def wanted(self, item: LaneLoop | Loop, most: int, around: str = ""
-               ) -> list[tuple[str, Use, str, int]]:
-        """What a loop asks for in advance: macro, pointer, distance and bytes per element.
-
-        What `unforeseen` tells of up to `most` operands alone, of which more than one are asked for
-        in turns or not at all, and of any number of them the rows that do not follow each other;
-        only where few bytes lie between elements, and only the first loop that reads them asks.
-        Of strips, it is the next turn's of the loop `around`, and what that writes as well; and the
-        next row of what the loop `asks` for, in place of the first that reads it.
-        """
-        found, asks = [], item.asks
-        late, few = (unforeseen(item.body, item.axis, k) for k in (1, most))
-        every: list[Load | Write] = [*unforeseen(item.body, item.axis, len(self.kernel.operands))]
-        if around:
-            every += [s for s in statements(item.body) if isinstance(s, Write)]
-        for want in every:
-            operand = self.kernel.operands[want.operand]
-            layout = operand.layout
-            lines = runs_along(want.access, layout.perm, item.axis) and layout.step > 0
-            rows, follow = rows_of(want.access, layout)
-            next_row = want.operand in asks
-            asks -= {want.operand}
-            rows = "" if follow and not (around or next_row) else rows
-            again = want.operand in self.fetched and not (around or next_row)
-            if again or not lines or rows is None or (around and rows != around) or not (
-                    around or rows or want in few):
-                continue
-            self.fetched.add(want.operand)
-            size, written = layout.step * operand.dtype.itemsize, isinstance(want, Write)
-            use = self.use(want.operand, want.access, written=written)
-            fetch, needs, distance = "FETCH_AHEAD" if want in late else "FETCH_PAGES", "PAGES", ""
-            if rows:
-                distance = use.strides.setdefault(rows, f"{use.base}_s{self.digit[rows]}")
-            if around:
-                fetch = needs = "FETCH_OUT" if written else "FETCH"
-            elif rows:  # after a row comes something else, or nothing
-                fetch = "FETCH_ROW" if next_row else "FETCH"
-                use.ahead = (f"NEXT({self.extent(item.axis)} * {size}, {WHOLE[fetch]}, "
-                             f"{distance})")
-                needs, distance = "NEXT", f"{'2 * ' if self.paired else ''}{use.base}_ahead"
-            self.macros |= {fetch, needs}
-            found.append((fetch, use, distance, size))
-        return found
 
     def blocks(self, item: Blocks) -> dict[str, Any]:
         """An outer folded axis."""

@@ -124,7 +124,7 @@ class _Scheduler(Keeping):
             self.segment(segment, bound, scope)
         self.later = around
         pair_scans(scope.body)
-        if self.spec.far and bound:
+        if bound:
             ask_in_time(scope.body, bound[-1], self.spec)
         for value in kept:  # of this turn of the loops around
             del self.planned[value], self.buffered[value]

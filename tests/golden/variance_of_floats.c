@@ -9,6 +9,7 @@
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
+#define FETCH(from) __builtin_prefetch(from)
 #define ASSUME(fact) if (!(fact)) __builtin_unreachable()
 #define ROLLED _Pragma("GCC unroll 1")
 #define UNROLL _Pragma("GCC unroll 4")
@@ -46,11 +47,15 @@ int kernel_variance_of_floats(int64_t phase, int64_t begin, int64_t end, char *c
     /* sum1: sum, other_sum1: sum along i1, in lanes */
     float sum1_lane[LANES] = {0};
     float other_sum1_lane[LANES] = {0};
-    for (int64_t k = 0; k < n1 / LANES; k++) UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++) {
-      const float t1 = AT(const float, x_p, i0 * x_s0 + i1 * x_s1) - t0;
-      sum1_lane[l] = sum1_lane[l] + t1 * t1;
-      const float other_t1 = AT(const float, x_p, (i0 + 1) * x_s0 + i1 * x_s1) - other_t0;
-      other_sum1_lane[l] = other_sum1_lane[l] + other_t1 * other_t1;
+    for (int64_t k = 0; k < n1 / LANES; k++) {
+      FETCH(x_p + i0 * x_s0 + k * LANES * x_s1 + 2 * x_s0);
+      FETCH(x_p + (i0 + 1) * x_s0 + k * LANES * x_s1 + 2 * x_s0);
+      UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++) {
+        const float t1 = AT(const float, x_p, i0 * x_s0 + i1 * x_s1) - t0;
+        sum1_lane[l] = sum1_lane[l] + t1 * t1;
+        const float other_t1 = AT(const float, x_p, (i0 + 1) * x_s0 + i1 * x_s1) - other_t0;
+        other_sum1_lane[l] = other_sum1_lane[l] + other_t1 * other_t1;
+      }
     }
     UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++) {
       const float t1 = AT(const float, x_p, i0 * x_s0 + i1 * x_s1) - t0;
@@ -82,9 +87,12 @@ int kernel_variance_of_floats(int64_t phase, int64_t begin, int64_t end, char *c
     const float t0 = sum0 / (float)n1;
     /* sum1: sum along i1, in lanes */
     float sum1_lane[LANES] = {0};
-    for (int64_t k = 0; k < n1 / LANES; k++) UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++) {
-      const float t1 = AT(const float, x_p, i0 * x_s0 + i1 * x_s1) - t0;
-      sum1_lane[l] = sum1_lane[l] + t1 * t1;
+    for (int64_t k = 0; k < n1 / LANES; k++) {
+      FETCH(x_p + i0 * x_s0 + k * LANES * x_s1 + x_s0);
+      UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++) {
+        const float t1 = AT(const float, x_p, i0 * x_s0 + i1 * x_s1) - t0;
+        sum1_lane[l] = sum1_lane[l] + t1 * t1;
+      }
     }
     UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++) {
       const float t1 = AT(const float, x_p, i0 * x_s0 + i1 * x_s1) - t0;

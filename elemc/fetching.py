@@ -1,0 +1,86 @@
+"""What loops ask for in advance, as it comes from memory or a cache that is not the first."""
+
+from __future__ import annotations
+
+from .expressions import Use
+from .nest import Kernel, LaneLoop, Loop, Write, statements, unforeseen
+from .row_ends import RowEnds
+from .sharing import rows_of, runs_along
+from .values import Load
+
+AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where rows lie apart
+# Rows of less bytes are asked for whole: those that the first cache holds beside what is at work,
+# and those of which the second one holds two, and what goes with them.
+WHOLE = {"FETCH": "4 * AHEAD", "FETCH_ROW": "16 * AHEAD"}
+
+
+class Fetches(RowEnds):
+    """Writes what asks for lines, and notes what that needs declared."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.fetched: set[int] = set()  # operands that loops ask for in advance
+        self.paired = False  # whether two turns of the loop around go at once
+
+    def fetches(self, item: LaneLoop | Loop, first: str, most: int = 1, around: str = ""
+                ) -> list[tuple[str, str, int]]:
+        """What has to be asked for, from index `first` on: macro, address, bytes per element."""
+        found = [(fetch, self.address(use, item.axis, first, distance), size)
+                 for fetch, use, distance, size in self.wanted(item, most, around)]
+        self.macros |= {"FETCH_LINE"} if found else set()
+        return found
+
+    def address(self, use: Use, axis: str, index: str, distance: str) -> str:
+        """The address of what lies `distance` behind the element at `index` along `axis`."""
+        before, self.instead = self.instead, {**self.instead, axis: index}
+        offset, self.instead = self.offset(use), before
+        return " + ".join([f"{use.base}_p", offset, *([distance] if distance else [])])
+
+    def wanted(self, item: LaneLoop | Loop, most: int, around: str = ""
+               ) -> list[tuple[str, Use, str, int]]:
+        """What a loop asks for in advance: macro, pointer, distance and bytes per element.
+
+        What `unforeseen` tells of up to `most` operands alone, of which more than one are asked for
+        in turns or not at all, and of any number of them the rows that do not follow each other;
+        only where few bytes lie between elements, and only the first loop that reads them asks.
+        Of strips, it is the next turn's of the loop `around`, and what that writes as well; and the
+        next row of what the loop `asks` for, in place of the first that reads it.  That alone is
+        asked for where nothing comes from memory.
+        """
+        found, asks = [], item.asks
+        late, few = (unforeseen(item.body, item.axis, k) for k in (1, most))
+        every: list[Load | Write] = [*unforeseen(item.body, item.axis, len(self.kernel.operands))]
+        if around:
+            every += [s for s in statements(item.body) if isinstance(s, Write)]
+        for want in every:
+            operand = self.kernel.operands[want.operand]
+            layout = operand.layout
+            lines = runs_along(want.access, layout.perm, item.axis) and layout.step > 0
+            rows, follow = rows_of(want.access, layout)
+            next_row = want.operand in asks
+            asks -= {want.operand}
+            rows = "" if follow and not (around or next_row) else rows
+            again = want.operand in self.fetched and not (around or next_row)
+            unasked = not (self.kernel.far or around or next_row)
+            if again or unasked or not lines or rows is None or (around and rows != around) or (
+                    not (around or rows or want in few)):
+                continue
+            self.fetched.add(want.operand)
+            size, written = layout.step * operand.dtype.itemsize, isinstance(want, Write)
+            use = self.use(want.operand, want.access, written=written)
+            fetch, needs, distance = "FETCH_AHEAD" if want in late else "FETCH_PAGES", "PAGES", ""
+            if rows:
+                distance = use.strides.setdefault(rows, f"{use.base}_s{self.digit[rows]}")
+            if around:
+                fetch = needs = "FETCH_OUT" if written else "FETCH"
+            elif next_row and not self.kernel.far:
+                fetch = needs = "FETCH"
+                distance = f"2 * {distance}" if self.paired else distance
+            elif rows:  # after a row comes something else, or nothing
+                fetch = "FETCH_ROW" if next_row else "FETCH"
+                use.ahead = (f"NEXT({self.extent(item.axis)} * {size}, {WHOLE[fetch]}, "
+                             f"{distance})")
+                needs, distance = "NEXT", f"{'2 * ' if self.paired else ''}{use.base}_ahead"
+            self.macros |= {fetch, needs}
+            found.append((fetch, use, distance, size))
+        return found
