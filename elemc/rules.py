@@ -244,6 +244,12 @@ def _logaddexp(scale: float) -> Rule:
     return rule
 
 
+def _multiply(g: Any, z: Any, x: Any, y: Any) -> Any:
+    if x.node is y.node:
+        return 2 * g * conj(x), None
+    return g * conj(y), g * conj(x)
+
+
 def _divide(g: Any, z: Any, x: Any, y: Any) -> Any:
     return g / conj(y), Ratio(-g * conj(z), conj(y))
 
@@ -262,7 +268,7 @@ BINARY: dict[str, Rule] = {
     "add": lambda g, z, x, y: (g, g),
     "below": lambda g, z, x, top: (g, None),
     "subtract": lambda g, z, x, y: (g, -g),
-    "multiply": lambda g, z, x, y: (g * conj(y), g * conj(x)),
+    "multiply": _multiply,
     "divide": _divide,
     "power": _power,
     "float_power": _power,
