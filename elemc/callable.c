@@ -595,16 +595,19 @@ static PyObject *large_handler; /* large_memory, as NumPy takes it */
 
 /* Where in a page a large output should begin.
  *
- * With a line; but where calls come between vectors that fill a line each, such lines are claimed
- * one after the other, and slowly if the memory is busy: what functions fill, if it is `called`,
- * begins behind one.  And as processors hold what they load against the stores under way by the
- * last 12 bits of addresses alone, no large input should be just behind it. */
-static size_t place_beside(const Call *c, int called) {
-  const size_t page = 4096, line = 64, behind = called ? line / 2 : 0;
-  size_t best = behind, least = page;
+ * As a large input does, for loops begin with what is left of a line: then all of them read and
+ * write whole lines.  What goes past the caches in lines begins with one, 0 bytes `behind` it.  But
+ * where calls come between vectors that fill a line each, such lines are claimed one after the
+ * other, and slowly if the memory is busy: what functions fill begins half a line behind.  And as
+ * processors hold what they load against the stores under way by the last 12 bits of addresses
+ * alone, no large input should be just behind it. */
+static size_t place_beside(const Call *c, int behind, size_t itemsize) {
+  const size_t page = 4096, first = behind < 0 ? 0 : (size_t)behind;
+  const size_t unit = behind < 0 ? itemsize : 64;
+  size_t best = first, least = page;
   for (int j = 0; c->large >> j != 0; j++) {
     if ((c->large >> j & 1) == 0) continue;
-    const size_t here = (((size_t)c->operand[j].data - behind) / line * line + behind) % page;
+    const size_t here = (((size_t)c->operand[j].data - first) / unit * unit + first) % page;
     size_t near = 0;
     for (int k = 0; c->large >> k != 0; k++) {
       const size_t ahead = (here - (size_t)c->operand[k].data) % page;
@@ -617,9 +620,9 @@ static size_t place_beside(const Call *c, int called) {
 }
 
 /* A new output of a call; `order` has its dimensions from the outermost to the innermost, or is
- * NULL; `called`: functions fill it. */
+ * NULL; `behind`: see place_beside. */
 static PyArrayObject *allocate(const Call *c, PyArray_Descr *dtype, const npy_intp *shape, int ndim,
-                               const int64_t *order, int called) {
+                               const int64_t *order, int behind) {
   npy_intp strides[NPY_MAXDIMS], step = PyDataType_ELSIZE(dtype);
   if (order != NULL)
     for (int k = ndim - 1; k >= 0; k--) {
@@ -631,7 +634,7 @@ static PyArrayObject *allocate(const Call *c, PyArray_Descr *dtype, const npy_in
   for (int d = 0; d < ndim; d++) bytes *= (double)shape[d];
   PyObject *before = NULL;
   if (bytes >= LARGE_BYTES) {
-    place = place_beside(c, called);
+    place = place_beside(c, behind, (size_t)PyDataType_ELSIZE(dtype));
     before = PyDataMem_SetHandler(large_handler);
     if (before == NULL) return NULL;
   }
@@ -656,7 +659,7 @@ static int outputs(const Callable *self, const Entry *e, Call *c, const int64_t 
   for (int k = 0; k < self->nout; k++) {
     npy_intp shape[NPY_MAXDIMS];
     int64_t in_place = *at++;
-    int called = (int)*at++, ndim = (int)*at++;
+    int behind = (int)*at++, ndim = (int)*at++;
     for (int d = 0; d < ndim; d++) shape[d] = c->extent[*at++];
     const int64_t *order = *at++ ? at : NULL;
     at += order == NULL ? 0 : ndim;
@@ -674,7 +677,7 @@ static int outputs(const Callable *self, const Entry *e, Call *c, const int64_t 
       continue;
     }
     PyArrayObject *made =
-        allocate(c, (PyArray_Descr *)PyTuple_GET_ITEM(e->dtypes, k), shape, ndim, order, called);
+        allocate(c, (PyArray_Descr *)PyTuple_GET_ITEM(e->dtypes, k), shape, ndim, order, behind);
     if (made == NULL) return -1;
     if (c->masked) memset(PyArray_BYTES(made), 0, (size_t)PyArray_NBYTES(made));
     results[k] = (PyObject *)made;

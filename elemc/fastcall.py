@@ -289,9 +289,10 @@ def _clip(value: int) -> int:
 
 
 def _output(compiled: Compiled, place: int, extents: Sequence[int], dtype: np.dtype) -> list[int]:
-    """Inputs that it may be, as bits; whether functions fill it; its extents; its order in memory.
+    """Inputs that it may be, as bits; where it begins; its extents; its order in memory.
 
-    The last is there unless it is C's.
+    That is so many bytes behind a line: half of one if functions fill it, none if it goes past the
+    caches in lines, and else, -1, as many as a large input.  The last is there unless it is C's.
     """
     bits = sum(1 << j for out, j in compiled.in_place if out == place)
     from . import runtime
@@ -302,7 +303,8 @@ def _output(compiled: Compiled, place: int, extents: Sequence[int], dtype: np.dt
     called = calls(v for v in walk([value], lambda v: isinstance(v, Fold)) if v.axes == value.axes)
     perm = compiled.spec.operands[place].layout.perm
     order = runtime.memory_order(len(extents), perm)
-    words = [bits, int(called), len(extents), *extents]
+    behind = 32 if called else 0 if compiled.spec.large else -1
+    words = [bits, behind, len(extents), *extents]
     return [*words, 0] if order == sorted(order) else [*words, 1, *order]
 
 

@@ -44,8 +44,8 @@ class Fetches(RowEnds):
         in turns or not at all, and of any number of them the rows that do not follow each other;
         only where few bytes lie between elements, and only the first loop that reads them asks.
         Of strips, it is the next turn's of the loop `around`, and what that writes as well; and the
-        next row of what the loop `asks` for, in place of the first that reads it.  That alone is
-        asked for where nothing comes from memory.
+        next row of what the loop `asks` for, in place of the first that reads it.  Folds ask
+        for that alone if nothing comes from memory.
         """
         found, asks = [], item.asks
         late, few = (unforeseen(item.body, item.axis, k) for k in (1, most))
@@ -61,7 +61,7 @@ class Fetches(RowEnds):
             asks -= {want.operand}
             rows = "" if follow and not (around or next_row) else rows
             again = want.operand in self.fetched and not (around or next_row)
-            unasked = not (self.kernel.far or around or next_row)
+            unasked = isinstance(item, LaneLoop) and not (self.kernel.far or next_row)
             if again or unasked or not lines or rows is None or (around and rows != around) or (
                     not (around or rows or want in few)):
                 continue
