@@ -319,7 +319,9 @@ def _extension_job(tool: Toolchain, needs: str, source: str, name: str) -> Job:
             f"{sys.version_info.major}.{sys.version_info.minor} (python3-dev, python3-devel)"
         )
     depends = f"{sysconfig.get_config_var('EXT_SUFFIX')} {sys.version} numpy {np.__version__}"
-    flags = ("-O2", *tool.extra(("branches",)), *(f"-I{include}" for include in includes))
+    # Debian's pyconfig.h includes another one from where zig does not look
+    flags = ("-O2", *tool.extra(("branches",)), *(f"-I{include}" for include in includes),
+             "-idirafter", os.path.dirname(paths["include"]))
     return Job(tool, name, source, flags, depends=depends + needs)
 
 
