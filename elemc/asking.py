@@ -17,6 +17,8 @@ from .nest import LaneLoop, Loop, Statement, statements, values_of
 from .sharing import rows_of, runs_along
 from .values import ASKED, LINED, Load, Specialized, Value, walk
 
+HELD_BYTES = 8192  # of a row, at most, of which the first cache holds this and the next one
+
 
 def ask_in_time(body: Sequence[Statement], around: str, spec: Specialized) -> None:
     """Let one loop in `body`, which is one turn over `around`, ask for what several read."""
@@ -26,7 +28,7 @@ def ask_in_time(body: Sequence[Statement], around: str, spec: Specialized) -> No
         return layout.step > 0 and runs_along(load.access, layout.perm, axis) and (
             rows_of(load.access, layout)[0] == around)
 
-    rows = [s for s in body if isinstance(s, (Loop, LaneLoop)) and _worth(s, spec)]
+    rows = [s for s in body if isinstance(s, (Loop, LaneLoop)) and _long(s, spec)]
     values = {k: walk(v for s in statements([row]) for v in values_of(s))
               for k, row in enumerate(rows)}
     if not spec.far and any(map(calls, values.values())):
@@ -37,29 +39,40 @@ def ask_in_time(body: Sequence[Statement], around: str, spec: Specialized) -> No
                                      if isinstance(v, Load) and lines(v, row.axis)):
             readers.setdefault(operand, []).append(k)
     for operand, several in readers.items():
-        if spec.far:
+        if len(several) > 1:
             able = [k for k in several if _could_ask(rows[k])]
-        else:
-            able = [k for k in several[1:] if isinstance(rows[k], LaneLoop)]
-        if len(several) > 1 and able:
-            row = rows[max(able, key=lambda k: (0 if spec.far else -_reads(values[k]),
-                                                cost(values[k])))]
-            row.asks |= {operand}
-            if isinstance(row, Loop):
-                row.ahead = ""  # it asks by itself
-                if row.kind == "serial" and not row.lines:
-                    _cut(row)
+            if not spec.far:
+                able = [k for k in several[1:] if isinstance(rows[k], LaneLoop)
+                        and _held(operand, rows[k], spec)]
+                least = min((_reads(values[k]) for k in able), default=0)
+                able = [k for k in able if _reads(values[k]) == least]
+            if able:
+                _ask(rows[max(able, key=lambda k: cost(values[k]))], operand)
+
+
+def _ask(row: Loop | LaneLoop, operand: int) -> None:
+    """Let a loop ask for an operand's next row."""
+    row.asks |= {operand}
+    if isinstance(row, Loop):
+        row.ahead = ""  # it asks by itself
+        if row.kind == "serial" and not row.lines:
+            _cut(row)
+
+
+def _long(row: Loop | LaneLoop, spec: Specialized) -> bool:
+    """Whether rows are long enough."""
+    return spec.between(row.axis)[0] >= (ASKED if spec.far else LINED)
+
+
+def _held(operand: int, row: Loop | LaneLoop, spec: Specialized) -> bool:
+    """Whether the first cache holds this row of an operand, and the next one."""
+    high, of = spec.between(row.axis)[1], spec.operands[operand]
+    return high <= HELD and high * of.layout.step * of.dtype.itemsize <= HELD_BYTES
 
 
 def _reads(values: Sequence[Value]) -> int:
     """How often operands are read."""
     return sum(isinstance(v, Load) for v in values)
-
-
-def _worth(row: Loop | LaneLoop, spec: Specialized) -> bool:
-    """Whether rows are long enough, and the first cache holds two, if they are in any."""
-    low, high = spec.between(row.axis)
-    return low >= ASKED if spec.far else low >= LINED and high <= HELD
 
 
 def _could_ask(row: Loop | LaneLoop) -> bool:

@@ -93,7 +93,7 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
                 edges += [LINED - 1, *quotients]
             along = [v for v in folds if axes[0] in v.over]
             if len(long) == 1 and along and len(along) + (axes[0] in written) > 1:
-                edges += [ASKED - 1] if spec.far else [LINED - 1, HELD]
+                edges += [ASKED - 1] if spec.far else [] if calls(values) else [LINED - 1, HELD]
             _meet(found, long[0], _between(edges, sizes[long[0]]))
             for e in every:
                 found.setdefault(e, (few + 1 if e in long else 1, LONGEST))

@@ -593,21 +593,20 @@ static void *take_more(void *context, void *data, size_t bytes) {
 static PyDataMem_Handler large_memory = {"elemc", 1, {NULL, take, take_zeros, take_more, give}};
 static PyObject *large_handler; /* large_memory, as NumPy takes it */
 
-/* Where in a page a large output should begin.
+/* Where in a page a large output should begin: `behind` a multiple of `unit` bytes.
  *
  * As a large input does, for loops begin with what is left of a line: then all of them read and
- * write whole lines.  What goes past the caches in lines begins with one, 0 bytes `behind` it.  But
- * where calls come between vectors that fill a line each, such lines are claimed one after the
- * other, and slowly if the memory is busy: what functions fill begins half a line behind.  And as
- * processors hold what they load against the stores under way by the last 12 bits of addresses
- * alone, no large input should be just behind it. */
-static size_t place_beside(const Call *c, int behind, size_t itemsize) {
-  const size_t page = 4096, first = behind < 0 ? 0 : (size_t)behind;
-  const size_t unit = behind < 0 ? itemsize : 64;
-  size_t best = first, least = page;
+ * write whole lines.  What goes past the caches in lines begins with one.  But where calls come
+ * between vectors that fill a line each, such lines are claimed one after the other, and slowly if
+ * the memory is busy: what functions fill begins half a line behind.  And as processors hold what
+ * they load against the stores under way by the last 12 bits of addresses alone, no large input
+ * should be just behind it. */
+static size_t place_beside(const Call *c, size_t behind, size_t unit) {
+  const size_t page = 4096;
+  size_t best = behind, least = page;
   for (int j = 0; c->large >> j != 0; j++) {
     if ((c->large >> j & 1) == 0) continue;
-    const size_t here = (((size_t)c->operand[j].data - first) / unit * unit + first) % page;
+    const size_t here = (((size_t)c->operand[j].data - behind) / unit * unit + behind) % page;
     size_t near = 0;
     for (int k = 0; c->large >> k != 0; k++) {
       const size_t ahead = (here - (size_t)c->operand[k].data) % page;
@@ -620,9 +619,9 @@ static size_t place_beside(const Call *c, int behind, size_t itemsize) {
 }
 
 /* A new output of a call; `order` has its dimensions from the outermost to the innermost, or is
- * NULL; `behind`: see place_beside. */
+ * NULL; `begins`: see place_beside. */
 static PyArrayObject *allocate(const Call *c, PyArray_Descr *dtype, const npy_intp *shape, int ndim,
-                               const int64_t *order, int behind) {
+                               const int64_t *order, const int64_t *begins) {
   npy_intp strides[NPY_MAXDIMS], step = PyDataType_ELSIZE(dtype);
   if (order != NULL)
     for (int k = ndim - 1; k >= 0; k--) {
@@ -634,7 +633,7 @@ static PyArrayObject *allocate(const Call *c, PyArray_Descr *dtype, const npy_in
   for (int d = 0; d < ndim; d++) bytes *= (double)shape[d];
   PyObject *before = NULL;
   if (bytes >= LARGE_BYTES) {
-    place = place_beside(c, behind, (size_t)PyDataType_ELSIZE(dtype));
+    place = place_beside(c, (size_t)begins[0], (size_t)begins[1]);
     before = PyDataMem_SetHandler(large_handler);
     if (before == NULL) return NULL;
   }
@@ -659,7 +658,9 @@ static int outputs(const Callable *self, const Entry *e, Call *c, const int64_t 
   for (int k = 0; k < self->nout; k++) {
     npy_intp shape[NPY_MAXDIMS];
     int64_t in_place = *at++;
-    int behind = (int)*at++, ndim = (int)*at++;
+    const int64_t *begins = at;
+    at += 2;
+    int ndim = (int)*at++;
     for (int d = 0; d < ndim; d++) shape[d] = c->extent[*at++];
     const int64_t *order = *at++ ? at : NULL;
     at += order == NULL ? 0 : ndim;
@@ -677,7 +678,7 @@ static int outputs(const Callable *self, const Entry *e, Call *c, const int64_t 
       continue;
     }
     PyArrayObject *made =
-        allocate(c, (PyArray_Descr *)PyTuple_GET_ITEM(e->dtypes, k), shape, ndim, order, behind);
+        allocate(c, (PyArray_Descr *)PyTuple_GET_ITEM(e->dtypes, k), shape, ndim, order, begins);
     if (made == NULL) return -1;
     if (c->masked) memset(PyArray_BYTES(made), 0, (size_t)PyArray_NBYTES(made));
     results[k] = (PyObject *)made;

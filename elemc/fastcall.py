@@ -291,8 +291,9 @@ def _clip(value: int) -> int:
 def _output(compiled: Compiled, place: int, extents: Sequence[int], dtype: np.dtype) -> list[int]:
     """Inputs that it may be, as bits; where it begins; its extents; its order in memory.
 
-    That is so many bytes behind a line: half of one if functions fill it, none if it goes past the
-    caches in lines, and else, -1, as many as a large input.  The last is there unless it is C's.
+    It begins so many bytes behind a line: half of one if functions fill it, and none if it goes
+    past the caches in lines; else as far behind as a large input.  That is how many bytes, and
+    behind multiples of how many.  The order is there unless it is C's.
     """
     bits = sum(1 << j for out, j in compiled.in_place if out == place)
     from . import runtime
@@ -303,8 +304,8 @@ def _output(compiled: Compiled, place: int, extents: Sequence[int], dtype: np.dt
     called = calls(v for v in walk([value], lambda v: isinstance(v, Fold)) if v.axes == value.axes)
     perm = compiled.spec.operands[place].layout.perm
     order = runtime.memory_order(len(extents), perm)
-    behind = 32 if called else 0 if compiled.spec.large else -1
-    words = [bits, behind, len(extents), *extents]
+    begins = (32, 64) if called else (0, 64 if compiled.spec.large else dtype.itemsize)
+    words = [bits, *begins, len(extents), *extents]
     return [*words, 0] if order == sorted(order) else [*words, 1, *order]
 
 

@@ -48,6 +48,7 @@ class Fetches(RowEnds):
         for that alone if nothing comes from memory.
         """
         found, asks = [], item.asks
+        near = isinstance(item, LaneLoop) and not self.kernel.far
         late, few = (unforeseen(item.body, item.axis, k) for k in (1, most))
         every: list[Load | Write] = [*unforeseen(item.body, item.axis, len(self.kernel.operands))]
         if around:
@@ -61,9 +62,8 @@ class Fetches(RowEnds):
             asks -= {want.operand}
             rows = "" if follow and not (around or next_row) else rows
             again = want.operand in self.fetched and not (around or next_row)
-            unasked = isinstance(item, LaneLoop) and not (self.kernel.far or next_row)
-            if again or unasked or not lines or rows is None or (around and rows != around) or (
-                    not (around or rows or want in few)):
+            if again or not lines or rows is None or (around and rows != around) or not (
+                    next_row if near else around or rows or want in few):
                 continue
             self.fetched.add(want.operand)
             size, written = layout.step * operand.dtype.itemsize, isinstance(want, Write)
@@ -73,7 +73,7 @@ class Fetches(RowEnds):
                 distance = use.strides.setdefault(rows, f"{use.base}_s{self.digit[rows]}")
             if around:
                 fetch = needs = "FETCH_OUT" if written else "FETCH"
-            elif next_row and not self.kernel.far:
+            elif near:
                 fetch = needs = "FETCH"
                 distance = f"2 * {distance}" if self.paired else distance
             elif rows:  # after a row comes something else, or nothing

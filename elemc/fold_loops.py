@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -145,20 +146,22 @@ class FoldLoops(Fetches):
         apart = self.apart(item, count) if full else 1
         if full:
             self.laned.add(item.axis)
-            self.macros |= {"UNROLL", "ROLLED"} | ({"BLOCK"} if tree else set())
+            self.macros |= {"UNROLL"} | ({"BLOCK"} if tree else set())
         lanes = self.lanes_of(count, full)
         start, stop = self.bounds(item.axis)
         sure = full and item.least >= count and not tree and start == "0"
         if sure and length is None:
-            self.least[item.axis] = item.least
+            self.least[item.axis] = max(count, self.least.get(item.axis, 0))
             self.macros.add("ASSUME")
+        rolled = full and not any(f.top for f in item.folds)  # places take longer so
+        self.macros |= {"ROLLED"} if rolled else set()
         name = item.folds[0].name
         wide = lanes if apart == 1 else f"{lanes} * {apart}"
         if stores:  # gcc gives up comparing the addresses of many operands with theirs
             self.macros.add("INDEPENDENT")
         view: dict[str, Any] = {
                 "kind": "lanes", "lanes": lanes, "full": full, "independent": stores, "tree": tree,
-                "sure": sure, "rolled": not any(f.top for f in item.folds),
+                "sure": sure, "rolled": rolled,
                 "apart": apart, "wide": wide, "drop_lanes": ", ".join(
                     f"{f.name}_lane[l] = {f.name}_wide[l * {apart}]" for f in item.folds),
                 "var": f"i{k}", "start": start, "stop": stop, "fetch": [], "fetch_end": [],
@@ -171,8 +174,7 @@ class FoldLoops(Fetches):
         view |= self.ending(item, end, lanes, wide)
         view["final"] = sure and bool(view["last"]) and all(f.end_in_lanes for f in item.folds)
         at = view["first"] if apart == 1 else f"k * {lanes}"
-        for fetch, use, distance, size in (
-                self.wanted(item, 2) if full and (self.kernel.far or item.asks) else []):
+        for fetch, use, distance, size in self.wanted(item, 2) if full else []:
             address = self.address(use, item.axis, at, distance)
             view["fetch"] += [f"{fetch}({address}{f' + {part}' if part else ''})"
                               for part in range(0, count * size, 64)]
@@ -297,23 +299,24 @@ class FoldLoops(Fetches):
 
 def beside(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """Two loops in lanes, of the same statements under other names, as one."""
-    lists = {k: after(v, other[k]) for k, v in one.items() if isinstance(v, list)}
-    return one | lists | {k: ", ".join(filter(None, (one[k], other[k])))
-                          for k in ("drop_lanes", "merge_lanes", "merge_row")}
+    bodies = {k: after(one[k], other[k]) for k in ("body", "last", "others", "rest")}
+    lists = {k: [*v, *other[k]] for k, v in one.items() if isinstance(v, list)}
+    return one | lists | bodies | {k: ", ".join(filter(None, (one[k], other[k])))
+                                   for k in ("drop_lanes", "merge_lanes", "merge_row")}
 
 
-def after(one: Sequence[Any], other: Sequence[Any]) -> list[Any]:
+def after(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The statements of two turns; what both add to, gcc would store and read again in between."""
-    def targets(body: Sequence[Any]) -> set[str]:
-        return {s["target"] for s in body if isinstance(s, dict) and s.get("kind") == "assign"}
+    def targets(body: Sequence[dict[str, Any]]) -> set[str]:
+        return {s["target"] for s in body if s["kind"] == "assign"}
 
     found = [*one, *other]
     for target in sorted(targets(one) & targets(other)):
-        name = f"{target.partition('[')[0]}_between"
+        name, word = f"{target.partition('[')[0]}_between", rf"(?<!\w){re.escape(target)}"
         first, last = (k for k, s in enumerate(found) if s.get("target") == target)
         found[first] = {**found[first], "kind": "let", "name": name}
         for k in range(first + 1, last + 1):
-            found[k] = {**found[k], "value": found[k]["value"].replace(target, name)}
+            found[k] = {**found[k], "value": re.sub(word, name, found[k]["value"])}
     return found
 
 

@@ -62,8 +62,9 @@ class RowEnds(Expressions):
         """
         ends = {f"{f.name}_lane" for f in item.folds if f.end_in_lanes}
         stores = [s for s in item.body if ends and is_store(s) and not goes_on(item.body, s)]
-        if any(is_store(s) and s not in stores for s in item.body):
-            stores = []  # inputs are read for the last time before all of these
+        if len(ends) < len(item.folds) or any(
+                is_store(s) and s not in stores for s in item.body):
+            stores = []  # inputs are read for the last time, and lanes merged, before all of these
         last = needed(item.body, lambda s: in_lanes(s, ends) or s in stores)
         others = needed(item.body, lambda s: not (in_lanes(s, ends) or s in stores)) if last else []
         # any element may be folded twice, and is still what it was

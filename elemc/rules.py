@@ -128,7 +128,7 @@ UNARY: dict[str, Callable[[Any, Any, Any], Any]] = {
     "fabs": _absolute,
     "sign": _sign,
     "reciprocal": lambda g, z, x: -g * conj(z * z),
-    "square": lambda g, z, x: 2 * g * conj(x),
+    "square": lambda g, z, x: 2 * (g * conj(x)),
     "sqrt": _sqrt,
     "near": lambda g, z, x: g,
     "root": lambda g, z, x: _zero_at(z == 0, g / (2 * z)),
@@ -193,7 +193,7 @@ def _by_base(g: Any, x: Any, power: Any) -> Any:
     if power == 0:
         return None
     if power == 2:
-        return 2 * g * conj(x)
+        return 2 * (g * conj(x))
     return g * conj(power * x ** (power - 1))
 
 
@@ -244,12 +244,6 @@ def _logaddexp(scale: float) -> Rule:
     return rule
 
 
-def _multiply(g: Any, z: Any, x: Any, y: Any) -> Any:
-    if x.node is y.node:
-        return 2 * g * conj(x), None
-    return g * conj(y), g * conj(x)
-
-
 def _divide(g: Any, z: Any, x: Any, y: Any) -> Any:
     return g / conj(y), Ratio(-g * conj(z), conj(y))
 
@@ -268,7 +262,7 @@ BINARY: dict[str, Rule] = {
     "add": lambda g, z, x, y: (g, g),
     "below": lambda g, z, x, top: (g, None),
     "subtract": lambda g, z, x, y: (g, -g),
-    "multiply": _multiply,
+    "multiply": lambda g, z, x, y: (g * conj(y), g * conj(x)),
     "divide": _divide,
     "power": _power,
     "float_power": _power,

@@ -182,7 +182,7 @@ def test_dump_gradients(capsys):
     assert "gy: (accumulate, sum), order f" in text
     assert "gx" in output(capsys, "dump", f"{FILE}:twice", "--vjp")
     text = output(capsys, "dump", "sum(x*x)", "--grad", "x")
-    assert "2.0 * AT(const double, x_p" in text
+    assert "= t0 + t0" in text or "x_v + x_v" in text
     text = output(capsys, "dump", "sum(x*x)", "--against-grad", "x", "--stage", "graph")
     assert text.startswith("--- sum(x*x)\n+++ sum(x*x) (grad x)\n")
     assert "rank 1; it must be a scalar" in message(capsys, "dump", "x*2", "--grad", "x")

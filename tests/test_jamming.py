@@ -67,13 +67,13 @@ def test_rows_have_the_bits_of_one_alone(name):
 
 
 @pytest.mark.parametrize("rows", [2, 3, 65, 127, 300])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_sums_by_column_of_rows(rows, threads, monkeypatch):
+@pytest.mark.parametrize("threads, dtype", [(1, "f4"), (2, "f4"), (1, "f8"), (2, "f8")])
+def test_sums_by_column_of_rows(rows, threads, dtype, monkeypatch):
     """States that all rows add to, in their order, whichever go together."""
     monkeypatch.setattr("elemc.schedule.jam", lambda kernel, spec: None)
     alone = ec.grad(lambda x, w: weighted(x, w).sum(), (0, 1))
-    x = RNG.standard_normal((rows, 500)).astype("f4")
-    w = RNG.standard_normal(500).astype("f4")
+    x = RNG.standard_normal((rows, 500)).astype(dtype)
+    w = RNG.standard_normal(500).astype(dtype)
     wanted = alone(x, w)
     assert not by_twos(alone, x, w)
     monkeypatch.undo()
@@ -87,6 +87,31 @@ def test_sums_by_column_of_rows(rows, threads, monkeypatch):
     assert by_twos(together, x, w)
     for one, other in zip(found, wanted, strict=True):
         assert_same_bits(one, other)
+
+
+@pytest.mark.parametrize("shape", [(300, 500), (37, 193)])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_states_of_columns_between_two_rows(shape, dtype):
+    """They have names, of which one may be the end of another's."""
+    def moments(x):
+        d = x - x.mean(axis=1, keepdims=True)
+        return (d * d).sum(axis=1), d.max(axis=0), np.fmax.reduce(d, axis=0), d.sum(axis=0)
+
+    f, x = ec.compile(moments), RNG.standard_normal(shape).astype(dtype)
+    for out, want in zip(f(x), moments(x.astype("f8")), strict=True):
+        np.testing.assert_allclose(out, want, rtol=1e-4, atol=1e-4)
+    text = f.dump(x)
+    assert by_twos(f, x) and "fmax0_between" in text and "max0_between" in text
+    pair = text[text.index("by twos"):text.index("% 2;")]
+    assert pair.count("sum0[i1] = ") == 2  # once for both rows, and at their ends
+
+
+def test_accumulators_may_have_any_name():
+    assign = ec.Accumulator("assign", 0.0, np.add, merge=np.add, commutative=True)
+    f = ec.compile(lambda x: (ec.accumulate(assign, x, axis=1), (x * x).sum(axis=1)))
+    x = RNG.standard_normal((10, 300)).astype("f4")
+    np.testing.assert_allclose(f(x)[0], x.sum(axis=1), rtol=1e-5, atol=1e-5)
+    assert by_twos(f, x)
 
 
 @pytest.mark.parametrize("rows", ROWS[1:])
@@ -164,6 +189,16 @@ def test_both_turns_ask_the_memory():
     text = f.dump(np.ones((9001, 1400), "f4")[:, :700])
     pair, rest = text[text.index("by twos"):].split("% 2;")
     assert pair.count("FETCH") == 2 * rest.count("FETCH") > 0
+
+
+@pytest.mark.parametrize("shape, dtype, asks", [
+    ((300, 500), "f8", True), ((300, 1024), "f8", True), ((300, 500), "f4", True),
+    ((300, 100), "f8", False), ((300, 1025), "f8", False), ((300, 1000), "c16", False)])
+def test_rows_that_the_first_cache_holds_are_asked_for(shape, dtype, asks):
+    x = np.ones(shape, dtype)
+    assert ("FETCH(" in ec.compile(standardized).dump(x)) == asks
+    assert ("FETCH(x_p + i0 * x_s0" in ec.compile(standardized).dump(x[::-1])) == asks
+    assert "FETCH" not in ec.compile(FUNCTIONS["logsumexp"]).dump(x.real, x.real[0])
 
 
 def test_extrema_alone_do_not():

@@ -189,3 +189,16 @@ def test_truth_is_0_or_1():
     x = np.arange(200.0)
     np.testing.assert_array_equal(ec.compile(lambda m, x: m * x)(odd, x), (odd != 0) * x)
     assert ec.compile(lambda m, x: np.sum(m * x))(odd, x) == np.sum((odd != 0) * x)
+
+
+@pytest.mark.parametrize("n", [17, 40, 300, 5000])
+def test_what_is_stored_beside_folds_of_scans(n):
+    """A fold of a scan does not end in lanes: these are merged before it goes on."""
+    f = ec.compile(lambda x: (x + 1, x.cumsum(axis=1).sum(axis=1), x.sum(axis=1),
+                              x.cumsum(axis=1).max(axis=1)))
+    x = RNG.standard_normal((16, n))
+    c = x.cumsum(axis=1)
+    for out, want in zip(f(x), (x + 1, c.sum(axis=1), x.sum(axis=1), c.max(axis=1)), strict=True):
+        np.testing.assert_allclose(out, want, rtol=1e-10, atol=1e-10)
+    again = x.copy()
+    assert_same_bits(f(again, out=(again, None, None, None))[1], f(x)[1])

@@ -320,3 +320,11 @@ def test_check_vjp_names_the_argument(p, place):
     square.defvjp(lambda g, z, x: g * x * 2.001)
     with pytest.raises(ec.ElemcError, match=f"the gradient of {place} .*, and by differences"):
         ec.check_vjp(lambda p: square(p), p)
+
+
+@pytest.mark.parametrize("dtype, large", [("f2", 4e4), ("f4", 3e38), ("f8", 1.5e308)])
+@pytest.mark.parametrize("square", [lambda x: x * x, np.square, lambda x: x**2])
+def test_squares_do_not_double_the_cotangent(square, dtype, large):
+    grad = ec.grad(ec.compile(lambda x, c: (square(x) * c).sum()), "x")
+    x, c = np.full(3, 0.1, dtype), np.full(3, large, dtype)
+    np.testing.assert_allclose(grad(x, c), 0.2 * large, rtol=1e-2)

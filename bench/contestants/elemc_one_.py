@@ -10,7 +10,7 @@ from ..workloads import Workload
 from . import elemc_
 
 VERSION = elemc_.VERSION
-LEAST = 10**6  # elements
+LEAST = 4 * 10**6  # elements
 
 
 def set_threads(count: int) -> None:

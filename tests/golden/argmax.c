@@ -11,7 +11,6 @@ typedef __UINT8_TYPE__ uint8_t;
 typedef __INT64_TYPE__ int64_t;
 typedef uint8_t bool_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
-#define ROLLED _Pragma("GCC unroll 1")
 #define UNROLL _Pragma("GCC unroll 4")
 enum { LANES_32 = 32 };
 
