@@ -38,8 +38,10 @@ class Keeping(Folding):
         super().__init__(spec)
         self.roots = part_sides(roots(spec))
         self.uses: dict[Fold, frozenset[Fold]] = {}  # the folds that a fold needs, at any depth
+        self.depths: dict[Fold, int] = {}  # how many folds that need each other have ended with it
         for root in self.roots:
             if isinstance(root.of, Fold):
+                self.depths[root.of] = 1 + self.depth(root)
                 self.uses[root.of] = frozenset(root.needs).union(
                     *(self.uses[f] for f in root.needs))
         self.by_rows: set[Fold] = {r.fold for r in self.roots if r.by_rows}
@@ -113,12 +115,30 @@ class Keeping(Folding):
                     store.mask or self.spec.operands[store.operand].storage != "native"):
                 continue
             value = self.dear(segment, root, self.spec.operands[store.operand].dtype)
-            if value is not None:
+            if value is not None and self.outlasted(value, root):
                 there = [v for v, s in self.kept.items() if s is store]
                 after = still_needed(inputs, value)
                 if not any(v in after if v in self.buffered else value in still_needed(inputs, v)
                            for v in there):
                     self.kept[value] = store
+
+    def outlasted(self, value: Value, root: Root) -> bool:
+        """Whether all else that needs a value has had it where `root` stores over it.
+
+        That is in an earlier loop, for it waits for fewer folds, or in the same one.
+        """
+        place = {r.of: k for k, s in enumerate(self.later) for r in s.roots}
+        for other in (r for s in self.later for r in s.roots if r is not root):
+            if value in walk(other.inputs(), is_fold):
+                ahead = self.depth(root) - self.depth(other)
+                same = place[other.of] == place[root.of] and set(other.loops) == set(root.loops)
+                if ahead < 0 or place[other.of] > place[root.of] or ahead == 0 and not same:
+                    return False
+        return True
+
+    def depth(self, root: Root) -> int:
+        """How many folds that need each other have to end before a loop."""
+        return max((self.depths[fold] for fold in root.needs), default=0)
 
     def remains(self, segment: Segment) -> bool:
         """Whether a loop has anything left to do; stores have not if their values waited there."""

@@ -260,3 +260,39 @@ def test_what_several_operands_make_is_kept_where_everything_is_folded():
         np.testing.assert_allclose(f(x, y), fn(x, y), rtol=1e-12, atol=1e-12)
         again = x.copy()
         np.testing.assert_array_equal(f(again, y, out=again), f(x, y))
+
+
+def beside_its_sum(x, c):
+    e = np.exp(x)
+    s = e.sum(axis=1, keepdims=True)
+    return e * (c * e / s).sum(axis=1, keepdims=True), e / s
+
+
+def beside_its_mean(x, c):
+    v = np.exp(x)
+    w = v - v.mean()
+    return v - np.mean(w * c), w + x
+
+
+@pytest.mark.parametrize("function", [beside_its_sum, beside_its_mean])
+@pytest.mark.parametrize("shape", [(20, 13), (105, 3), (40, 200), (300, 200)])
+@pytest.mark.parametrize("orders", ["CC", "CF", "FC", "FF"])
+def test_an_output_is_not_written_before_what_waits_there_is_read(function, shape, orders):
+    rng = np.random.default_rng(3)
+    x, c = (np.asarray(rng.random(shape), order=o) for o in orders)
+    for f in (function, lambda x, c: function(x, c)[::-1]):
+        for out, want in zip(ec.compile(f)(x, c), f(x, c), strict=True):
+            np.testing.assert_allclose(out, want, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("orders", ["CF", "FC", "FF"])
+def test_gradients_of_layer_norms_in_any_order(orders):
+    def cost(x, c):
+        d = x - x.mean(axis=1, keepdims=True)
+        return (d / np.sqrt((d * d).mean(axis=1, keepdims=True) + 1e-5) * c).sum()
+
+    rng = np.random.default_rng(4)
+    grad, x, c = ec.grad(ec.compile(cost), (0, 1)), rng.random((200, 100)), rng.random((200, 100))
+    again = (np.asarray(a, order=o) for a, o in zip((x, c), orders, strict=True))
+    for out, want in zip(grad(*again), grad(x, c), strict=True):
+        np.testing.assert_allclose(out, want, rtol=1e-9, atol=1e-11)
