@@ -93,7 +93,8 @@ class Keeping(Folding):
             below = walk([value], self.is_there)
             known = all(scope.find(v) for v in below if is_fold(v) or isinstance(v, At))
             dear = cost(v for v in below if inner[-1] in v.axes) >= HEAVY
-            if known and (dear or not few and self.lies_across(below, inner[-1])):
+            waits = any(v in self.kept for v in below)  # in an output, for which a fold writes it
+            if known and not waits and (dear or not few and self.lies_across(below, inner[-1])):
                 self.plan(value, inner[-1:], shared=False)
                 found.append(value)
         if found:

@@ -113,6 +113,11 @@ class Leaves:
                 scope.body.append(Assign(aside, value) if aside else Write(
                     store.operand, store.access, value, store.mode, mask))
                 self.forget_kept(store)
+                if store.value in self.kept and not (aside or root.given or store.mask) and (
+                        store.mode == "write" and self.is_as_stored(store)):
+                    self.kept[store.value] = store  # where it stays
+                    self.buffered[store.value] = Load(
+                        store.value.axes, store.value.dtype, store.operand, store.access)
             else:
                 self.update(root, scope, values)
 
@@ -131,6 +136,11 @@ class Leaves:
                 scope.body.append(Write(store.operand, store.access, scope.known[value],
                                         store.mode, None))
                 self.buffered[value] = Load(value.axes, value.dtype, store.operand, store.access)
+
+    def is_as_stored(self, store: Store) -> bool:
+        """Whether what is read where a store writes is what it wrote."""
+        operand = self.spec.operands[store.operand]
+        return operand.storage == "native" and operand.dtype == store.value.dtype
 
     def forget_kept(self, store: Store) -> None:
         """What was kept where `store` writes is to be found there no longer."""

@@ -296,3 +296,38 @@ def test_gradients_of_layer_norms_in_any_order(orders):
     again = (np.asarray(a, order=o) for a, o in zip((x, c), orders, strict=True))
     for out, want in zip(grad(*again), grad(x, c), strict=True):
         np.testing.assert_allclose(out, want, rtol=1e-9, atol=1e-11)
+
+
+def scaled(x):
+    v = x * x.sum(axis=1, keepdims=True)
+    return v - v.mean(), v
+
+
+def centred(c):
+    w = c - c.mean(axis=1, keepdims=True)
+    u = np.tanh(w)
+    return w * c, u - u.mean(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("shape", [(8, 3, 13), (8, 13), (8, 300, 20)])
+def test_what_is_stored_as_it_is_waits_there(shape):
+    x = np.random.default_rng(5).random(shape)
+    for out, want in zip(ec.compile(scaled)(x), scaled(x), strict=True):
+        np.testing.assert_allclose(out, want, rtol=1e-12, atol=1e-11)
+
+
+def test_what_waits_for_other_loops_is_made_where_it_was_to_be():
+    c = np.random.default_rng(6).random((11, 98))
+    outs = np.zeros((98, 11)).T, np.zeros((11, 98))
+    for out, want in zip(ec.compile(centred)(c, out=outs), centred(c), strict=True):
+        np.testing.assert_allclose(out, want, rtol=1e-12, atol=1e-14)
+
+    def cost(x, c):
+        t = x - np.mean(c)
+        w = t - np.mean(t, axis=1, keepdims=True)
+        return np.mean(np.exp(w) * c)
+
+    x, c = np.random.default_rng(7).random((2, 20, 30))
+    both = ec.grad(cost, wrt=(0, 1))(x, c)
+    for k in (0, 1):
+        np.testing.assert_allclose(both[k], ec.grad(cost, wrt=k)(x, c), rtol=1e-9, atol=1e-12)
