@@ -130,7 +130,8 @@ def compare(options: argparse.Namespace) -> int:
     for name, reason in missing.items():
         print(f"missing: {name} ({reason})")
     print(f"others' times / {options.base}'s time, median [95 % interval]\n")
-    print(verdict.HEADER if options.verdict else report.header(list(found), options.base))
+    print(f"{verdict.LEGEND}\n{verdict.HEADER}" if options.verdict else
+          report.header(list(found), options.base))
     cells, verdicts = [], []
     for work, size, dtype, kind in itertools.product(works, options.sizes, options.dtype,
                                                      options.calls):

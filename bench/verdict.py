@@ -86,6 +86,15 @@ class Verdict:
 HEADER = (f"{'workload':<20}{'size':>6} {'dtype':<8}{'call':<8}{'th':>2} {BASE:>9}  "
           f"{'best peer / elemc':<36}{'verdict':<8}{'/ C':>8}{'/ limit':>8}{'fused':>8}{'gain':>8}")
 
+LEGEND = f"""\
+verdict: SLOWER where the median of best peer / elemc is below {LEAST_MEDIAN}, unsure where
+  only its interval reaches below {LEAST_LOW}
+/ C, / limit: elemc's time divided by that of plain C, and by that of moving the bytes alone
+  (of rows that memory bounds)
+fused: best peer / elemc with contract=True
+gain: elemc's time on one thread divided by its time here
+"""
+
 
 def verdict(cell: Cell, threads: int) -> Verdict | None:
     """Judge one cell; None if elemc was not timed."""
@@ -122,8 +131,9 @@ def summary(found: Sequence[Verdict]) -> list[str]:
         limited = [v.over_limit for v in group if v.over_limit]
         lines.append(
             f"{size:>6} {dtype} {kind:<8} best peer / elemc: {mean([v.ratio for v in group]):.2f} "
-            f"over {sum(v.ratio is not None for v in group)} rows; "
-            f"elemc / plain C: {mean([v.over_plain_c for v in group]):.2f}"
+            f"over {sum(v.ratio is not None for v in group)} rows"
+            + (f"; elemc / plain C: {mean([v.over_plain_c for v in group]):.2f}"
+               if any(v.over_plain_c for v in group) else "")
             + (f"; elemc / limit: {mean(limited):.2f}, at most "
                f"{max(r.median for r in limited):.2f}" if limited else ""))
         for bound, what in ((True, "memory bounds"), (False, "compute")):

@@ -9,7 +9,7 @@
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
-#define ROLLED _Pragma("GCC unroll 1")
+#define ROLLED _Pragma("GCC unroll 1") /* until there are vectors */
 #define UNROLL _Pragma("GCC unroll 4")
 enum { LANES = 16, BLOCK = 4096, TREE = 40 };
 

@@ -10,8 +10,8 @@
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define FETCH(from) __builtin_prefetch(from)
-#define ASSUME(fact) if (!(fact)) __builtin_unreachable()
-#define ROLLED _Pragma("GCC unroll 1")
+#define ASSUME(fact) if (!(fact)) __builtin_unreachable() /* callers see to it */
+#define ROLLED _Pragma("GCC unroll 1") /* until there are vectors */
 #define UNROLL _Pragma("GCC unroll 4")
 enum { LANES = 16 };
 
