@@ -116,8 +116,6 @@ def compare(options: argparse.Namespace) -> int:
 
     default = contestants.NAMES if options.verdict else (
         *contestants.DEFAULT, *contestants.MACHINE)
-    if options.threads == 1:
-        default = [name for name in default if name != "elemc_one"]
     names = chosen(options.contestants, contestants.NAMES, default)
     works = chosen(options.workloads, list(WORKLOADS), list(WORKLOADS))
     found, missing = contestants.load(names, options.threads)

@@ -112,7 +112,7 @@ def verdict(cell: Cell, threads: int) -> Verdict | None:
     limit = least(LIMITS) if WORKLOADS[cell.workload].memory_bound else ""
     return Verdict(
         cell, threads, best, ratio(best, BASE), limit, ratio(BASE, limit), ratio(BASE, "plain_c"),
-        ratio(best, "elemc_contract"), ratio("elemc_one", BASE) if threads > 1 else None)
+        ratio(best, "elemc_contract"), ratio("elemc_one", BASE))
 
 
 def mean(ratios: Sequence[Ratio | None]) -> float:

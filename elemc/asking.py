@@ -29,9 +29,8 @@ def ask_in_time(body: Sequence[Statement], around: str, spec: Specialized) -> No
             rows_of(load.access, layout)[0] == around)
 
     rows = [s for s in body if isinstance(s, (Loop, LaneLoop)) and _long(s, spec)]
-    values = {k: walk(v for s in statements([row]) for v in values_of(s))
-              for k, row in enumerate(rows)}
-    if not spec.far and any(map(calls, values.values())):
+    values = [walk(v for s in statements([row]) for v in values_of(s)) for row in rows]
+    if not spec.far and any(map(calls, values)):
         return
     readers: dict[int, list[int]] = {}
     for k, row in enumerate(rows):

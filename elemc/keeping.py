@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from .choices import part_sides
 from .cost import HEAVY, cost
 from .folding import Folding
@@ -112,10 +110,9 @@ class Keeping(Folding):
         inputs = [v for r in later for v in r.inputs()]
         for root in later:
             store = root.of
-            if root.given or not isinstance(store, Store) or store.mode != "write" or (
-                    store.mask or self.spec.operands[store.operand].storage != "native"):
+            if not isinstance(store, Store):
                 continue
-            value = self.dear(segment, root, self.spec.operands[store.operand].dtype)
+            value = self.dear(segment, root)
             if value is not None and self.outlasted(value, root):
                 there = [v for v, s in self.kept.items() if s is store]
                 after = still_needed(inputs, value)
@@ -148,7 +145,7 @@ class Keeping(Folding):
             and self.kept.get(r.of.value) is r.of)]
         return bool(segment.roots)
 
-    def dear(self, segment: Segment, root: Root, dtype: np.dtype) -> Value | None:
+    def dear(self, segment: Segment, root: Root) -> Value | None:
         """The largest value that folds of `segment` compute at every element `root` stores."""
         axes, again = set(root.loops), walk(root.inputs(), is_fold)
         folds = [r for r in segment.roots if r.over and axes == set(r.loops)]
@@ -157,9 +154,9 @@ class Keeping(Folding):
         below = walk([v for r in folds for v in r.inputs()],
                      lambda v: is_fold(v) or v in self.planned)
         return next((v for v in reversed(below) if v in again and v.axes == axes
-                     and v.dtype == dtype and not isinstance(v, Load) and v not in self.planned
-                     and self.costs_more(v, root.loops[-1], memory_waits)),
-                    None)
+                     and self.may_wait(v, root) and not isinstance(v, Load)
+                     and v not in self.planned
+                     and self.costs_more(v, root.loops[-1], memory_waits)), None)
 
     def costs_more(self, value: Value, row: str, memory_waits: bool) -> bool:
         """Whether to compute a value along a row again takes longer than to keep it in memory.

@@ -113,11 +113,8 @@ class Leaves:
                 scope.body.append(Assign(aside, value) if aside else Write(
                     store.operand, store.access, value, store.mode, mask))
                 self.forget_kept(store)
-                if store.value in self.kept and not (aside or root.given or store.mask) and (
-                        store.mode == "write" and self.is_as_stored(store)):
-                    self.kept[store.value] = store  # where it stays
-                    self.buffered[store.value] = Load(
-                        store.value.axes, store.value.dtype, store.operand, store.access)
+                if store.value in self.kept and not aside and self.may_wait(store.value, root):
+                    self.leave(store.value, store)  # where it stays
             else:
                 self.update(root, scope, values)
 
@@ -135,12 +132,20 @@ class Leaves:
                 scope.known[value] = made if isinstance(made, Named) else scope.let(made)
                 scope.body.append(Write(store.operand, store.access, scope.known[value],
                                         store.mode, None))
-                self.buffered[value] = Load(value.axes, value.dtype, store.operand, store.access)
+                self.leave(value, store)
 
-    def is_as_stored(self, store: Store) -> bool:
-        """Whether what is read where a store writes is what it wrote."""
+    def leave(self, value: Value, store: Store) -> None:
+        """A value is from now on found where `store` writes."""
+        self.kept[value] = store
+        self.buffered[value] = Load(value.axes, value.dtype, store.operand, store.access)
+
+    def may_wait(self, value: Value, root: Root) -> bool:
+        """Whether what is read where `root` stores is a value that was written there."""
+        store = root.of
+        if root.given or not isinstance(store, Store) or store.mode != "write" or store.mask:
+            return False
         operand = self.spec.operands[store.operand]
-        return operand.storage == "native" and operand.dtype == store.value.dtype
+        return operand.storage == "native" and operand.dtype == value.dtype
 
     def forget_kept(self, store: Store) -> None:
         """What was kept where `store` writes is to be found there no longer."""

@@ -19,9 +19,10 @@ def set_threads(count: int) -> None:
 
 def prepare(work: Workload, operands: list[Any], outs: list[Any] | None) -> Any:
     """A call that goes back to as many threads as there were, which takes 15 us."""
-    if max(np.size(a) for a in operands) < LEAST:
+    several = elemc.get_num_threads()
+    if several == 1 or max(np.size(a) for a in operands) < LEAST:
         return None
-    call, several = elemc_.prepare(work, operands, outs), elemc.get_num_threads()
+    call = elemc_.prepare(work, operands, outs)
 
     def alone() -> Any:
         elemc.set_num_threads(1)
