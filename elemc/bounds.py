@@ -153,6 +153,7 @@ def _marks_of_chunks(fold: Fold, spec: Specialized, sizes: Sequence[int]) -> lis
         marks.append((around, CHUNKED[length(row) < SHORT] - 1))
     if slices:
         marks.append((around, DEEP - 1))
+        marks += [(a, FEW) for a in inner if a in fold.over and not fold.program.exact]
     return marks
 
 

@@ -155,12 +155,17 @@ class Folding(Leaves):
     def vectors(self, segment: Segment, axis: str, length: int, scope: Scope) -> None:
         """Choose between values in a loop of its own, where a row is too short for lanes.
 
-        There it is vectors that choose; in the loop that folds them it would be branches.
+        There it is vectors that choose; in the loop that folds them it would be branches.  What
+        waits in outputs that loop writes, and so has to know.
         """
-        chosen = [v for r in segment.roots if not isinstance(r.of, Scan) for v in r.inputs()
-                  if any(isinstance(w, Op) and w.op.name in CHOICES
-                         for w in walk([v], lambda w: scope.find(w) is not None))]
-        scope.rows(list(dict.fromkeys(v for v in chosen if axis in v.axes)), axis, length)
+        def known(value: Value) -> bool:
+            return scope.find(value) is not None
+
+        inputs = [v for r in segment.roots if not isinstance(r.of, Scan) for v in r.inputs()]
+        waiting = [v for v in walk(inputs, known) if v in self.kept]
+        chosen = [v for v in waiting or inputs if axis in v.axes and any(
+            isinstance(w, Op) and w.op.name in CHOICES for w in walk([v], known))]
+        scope.rows(list(dict.fromkeys(chosen)), axis, length)
 
     def blocks(self, segment: Segment, merged: Sequence[Root], inner: tuple[str, ...],
                scope: Scope, strip: str | None) -> None:

@@ -10,6 +10,7 @@ share a loop have to agree.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ from .values import (
     BLOCK,
     CHUNKED,
     DEEP,
+    FEW,
     LINED,
     NARROW,
     SHORT,
@@ -37,7 +39,7 @@ from .values import (
 
 def together(found: list[Root], spec: Specialized) -> list[Root]:
     """The folds among roots, in the orders in which they go together."""
-    by_rows = _over_slices(_by_rows(found), spec)
+    by_rows = _between_slices(_over_slices(_by_rows(found), spec), spec)
     return _slices_within(_in_chunks(_abreast(by_rows, spec), spec), spec)
 
 
@@ -84,6 +86,34 @@ def _over_slices(found: list[Root], spec: Specialized) -> list[Root]:
     turned = {r.order for r in found if goes(r)}
     turned -= {r.order for r in found if not r.merges or isinstance(r.of, Place)}  # two states
     return [replace(r, order=(*r.over, *r.kept)) if r.order in turned else r for r in found]
+
+
+def _between_slices(found: list[Root], spec: Specialized) -> list[Root]:
+    """Roots in which folds in strips, over axes with a kept one between, go by rows as memory does.
+
+    The strips of short rows would be read slice by slice.  A row of states takes what is folded
+    within slices, too, one after the other: of what rounds, `FEW` elements.
+    """
+    def memory(root: Root) -> tuple[str, ...]:
+        return tuple(order_in_memory(loads_of(root.fold, spec), spec.operands))
+
+    def goes(root: Root) -> bool:
+        if not root.merges or len(root.over) < 2 or not in_strips(root.order):
+            return False
+        around, *inner = memory(root)
+        within = [a for a in inner if a in root.over]
+        if around not in root.over or inner[0] in within or not within or (
+                {around, *inner} != {*root.loops} or inner[-1] != root.order[-1]):
+            return False
+        low, high = spec.between(inner[-1])
+        few = math.prod(spec.between(a)[1] for a in within) <= FEW
+        return (root.fold.program.exact or few) and (
+            VECTOR <= low and high <= NARROW and spec.between(around)[0] >= DEEP)
+
+    turned = {r.order: memory(r) for r in found if isinstance(r.of, Fold) and goes(r)}
+    apart = {r.order for r in found if not r.merges or isinstance(r.of, Place)}  # two states
+    return [replace(r, order=turned[r.order]) if r.order in turned.keys() - apart else r
+            for r in found]
 
 
 def _abreast(found: list[Root], spec: Specialized) -> list[Root]:

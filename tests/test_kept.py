@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import elemc as ec
-from elemc import build
+from elemc import binding, build
 
 X = np.random.default_rng(0).standard_normal((70, 130))
 
@@ -331,3 +331,19 @@ def test_what_waits_for_other_loops_is_made_where_it_was_to_be():
     both = ec.grad(cost, wrt=(0, 1))(x, c)
     for k in (0, 1):
         np.testing.assert_allclose(both[k], ec.grad(cost, wrt=k)(x, c), rtol=1e-9, atol=1e-12)
+
+
+def test_what_is_chosen_before_short_rows_is_written_where_it_waits():
+    def function(x, c):
+        t = c - c.mean(axis=0, keepdims=True)
+        u = np.where(t > 0, t, t * 0.5)
+        v = u / np.sqrt((u * u).mean(axis=0, keepdims=True) + 1)
+        return v - x.mean(), v
+
+    x, c = np.random.default_rng(8).random((2, 9, 9))
+    c, outs = np.asfortranarray(c), (np.zeros((9, 9)), np.zeros((9, 9), order="F"))
+    f = ec.compile(function)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(binding, "FEW", 1)  # kernels of known lengths
+        for out, want in zip(f(x, c, out=outs), function(x, c), strict=True):
+            np.testing.assert_allclose(out, want, rtol=1e-13, atol=1e-15)

@@ -159,3 +159,32 @@ def test_folds_of_functions_of_short_slices_go_by_rows():
         assert ("parts0" in f.dump(x)) == rows
         np.testing.assert_allclose(f(x), function(x), rtol=1e-13)
         np.testing.assert_array_equal(f(x)[3], f(x[:, 3]))
+
+
+@pytest.mark.parametrize("shape", [
+    (200, 3, 8, 33), (200, 3, 9, 33), (128, 2, 2, 8), (127, 3, 8, 20), (140, 5, 3, 17, 4, 10)])
+def test_folds_with_a_kept_axis_between_go_by_rows(shape):
+    """Of short rows; of what rounds, if few are added within each."""
+    x = np.random.default_rng(3).standard_normal(shape)
+    axis = tuple(range(0, len(shape), 2))
+    functions = {
+        "sum": lambda x: np.sum(x, axis=axis), "max": lambda x: np.max(x * x, axis=axis),
+        "var": lambda x: np.var(x, axis=axis),
+        "centred": lambda x: x - np.mean(x, axis=axis, keepdims=True),
+        "both": lambda x: (np.sum(x, axis=axis), np.argmax(x, axis=0), np.min(x, axis=axis))}
+    within = int(np.prod(shape[2::2]))
+    for name, function in functions.items():
+        f = ec.compile(function)
+        want, got = function(x), f(x)
+        several = isinstance(want, tuple)
+        for w, g in zip(*((v if several else (v,)) for v in (want, got)), strict=True):
+            np.testing.assert_allclose(g, w, rtol=1e-10, atol=1e-12)
+        if name in ("sum", "max") and shape[0] >= 128:
+            assert ("parts0" in f.dump(x)) == (name == "max" or within <= 8)
+        before = ec.get_num_threads()
+        try:
+            for threads in (1, 2):
+                ec.set_num_threads(threads)
+                np.testing.assert_array_equal(f(x)[0], got[0])
+        finally:
+            ec.set_num_threads(before)

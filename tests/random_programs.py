@@ -1,0 +1,103 @@
+"""Random programs: dear values that maps, folds and scans along one axis share, and several outputs.
+
+Two inputs of one shape, with rows of some lengths, in layouts that go one way and the other: what
+decides where values are kept, in which order loops go, and where what waits for another loop waits.
+A program is a function of NumPy, which is the oracle as it stands, on numbers of extended precision.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from .helpers import quiet
+
+STEPS = (
+    "{a} - np.mean({a}, axis={axis}, keepdims=True)",
+    "{a} / np.sum(np.abs({a}) + 1, axis={axis}, keepdims=True)",
+    "{a} * np.sum({a} * {b}, axis={axis}, keepdims=True) / 10",
+    "{a} / np.sqrt(np.mean({a} * {a}, axis={axis}, keepdims=True) + 1)",
+    "{a} - np.max({b}, axis={axis}, keepdims=True)",
+    "{a} * np.max(np.abs({b}), axis={axis}, keepdims=True)",
+    "{a} + np.sum({b}, axis={other}, keepdims=True) / 10",
+    "{a} - np.mean({b})",
+    "np.cumsum({a}, axis={axis}) / 10",
+    "np.cumsum({a}, axis={other}) / 10",
+    "np.exp({a} * 0.3)",
+    "np.tanh({a})",
+    "np.sin({a}) / (1 + {b} * {b})",
+    "np.where({a} > {b}, {a}, {b} * 0.5)",
+    "{a} * {b}",
+    "{a} + {b}",
+)
+FOLDS = ("np.sum({a}, axis={axis})", "np.max({a} * {b}, axis={axis})", "np.sum({a}, axis={other})",
+         "np.mean({a} * {b})")
+MOST = 100  # the size of values
+
+
+@dataclass
+class Program:
+    text: str
+    shape: tuple
+    dtype: str
+    inputs: tuple  # layouts
+    outs: tuple  # of the arrays for the results; none for new ones
+
+    def code(self):
+        return (f"import numpy as np\n\n{self.text}\n# shape {self.shape}, {self.dtype}, layouts "
+                f"{self.inputs}{f' -> {self.outs}' * bool(self.outs)}")
+
+    def function(self):
+        """The program, for arrays of NumPy and of elemc."""
+        env = {"np": np}
+        exec(self.text, env)
+        return env["program"]
+
+    def tame(self):
+        """Whether all values are of a size at which differences are of use."""
+        env = dict(zip("xc", self.arrays(), strict=True), np=np)
+        lines = self.text.splitlines()[1:-1]
+        quiet(exec, "\n".join(map(str.strip, lines)), env)
+        return all(np.abs(env[f"v{k}"]).max() < MOST for k in range(len(lines)))
+
+    def arrays(self):
+        rng = np.random.default_rng(len(self.text))
+        return [lay(rng.normal(size=self.shape).astype(self.dtype), layout) for layout in self.inputs]
+
+
+def lay(array, layout):
+    """`array` as it lies in C or F order, every second one in memory, or in another order of axes."""
+    if layout == "sliced" and array.ndim:
+        return np.repeat(array, 2, axis=-1)[..., ::2]
+    axes = {"F": (2, 1, 0), "middle": (1, 0, 2), "turned": (2, 0, 1)}.get(layout, (0, 1, 2))
+    axes = [a for a in axes if a < array.ndim]
+    return array.transpose(axes).copy().transpose(np.argsort(axes))
+
+
+@st.composite
+def programs(draw):
+    def pick(options):
+        return draw(st.sampled_from(options))
+
+    ndim = pick([2, 2, 2, 3])
+    axis = pick(range(ndim))
+    places = {"axis": axis, "other": pick([k for k in range(ndim) if k != axis])}
+    values, lines = ["x", "c"], []
+    for k in range(pick([3, 4, 5, 6])):
+        a = values[-pick([1, 1, 1, 2, 3, 4][:2 + len(values)])]
+        lines.append(f"    v{k} = {pick(STEPS).format(a=a, b=pick(values), **places)}")
+        values.append(f"v{k}")
+    results = [values[-1], *draw(st.permutations(values[2:-1]))[:pick([0, 1, 2])]]
+    if pick([False, False, True]):
+        results.append(pick(FOLDS).format(a=pick(values), b=pick(values), **places))
+    text = "\n".join(["def program(x, c):", *lines, f"    return {', '.join(results)},"])
+    short = [range(1, 9), range(9, 41)]
+    sizes = [pick(pick(short if ndim == 3 and k != axis else [*short, range(41, 200)]))
+             for k in range(ndim)]
+    layouts = ["C", "F", "F", "sliced", "middle", "turned"]
+    outs = tuple(pick(layouts) for _ in results) if pick([False, False, True]) else ()
+    program = Program(text, tuple(sizes), pick(["float64"] * 4 + ["float32"]),
+                      (pick(layouts), pick(layouts)), outs)
+    assume(program.tame())
+    return program

@@ -1,0 +1,100 @@
+"""Random programs and their gradients against NumPy in extended precision; see random_programs."""
+
+import numpy as np
+import pytest
+
+import elemc as ec
+from elemc import binding, runtime
+
+from .helpers import compile_together, quiet
+from .random_gradients import slope
+from .random_graphs import drawn
+from .random_programs import lay, programs
+
+pytestmark = pytest.mark.optimized
+
+PER_ITEM, PROGRAMS = 40, 480
+TOLERANCE = {"float64": 1e-9, "float32": 1e-3}  # of the largest element, or of 1
+STEP = 1e-7
+
+
+def pytest_generate_tests(metafunc):
+    count = metafunc.config.getoption("--graphs") or PROGRAMS
+    first = int(metafunc.config.getoption("--hypothesis-seed") or 0)
+    metafunc.parametrize("number", range(first, first + -(-count // PER_ITEM)))
+
+
+@pytest.fixture(autouse=True)
+def other_kernels(number, monkeypatch):
+    """Give some of these arrays the kernels of arrays past the caches, and of rows of known lengths."""
+    if number % 6:
+        monkeypatch.setenv("ELEMC_CFLAGS", "-O0")
+    if number % 3:
+        monkeypatch.setattr(binding, "FEW", 1)
+    if number % 2:
+        monkeypatch.setattr(runtime, "large_bytes", lambda: 0)
+        monkeypatch.setattr(runtime, "outgrows_caches", lambda lines, sizes: bool(lines))
+
+
+def each(number, made, check):
+    """Check all programs of a seed, whose kernels are compiled as one file."""
+    cases = [(case, *made(k, case)) for k, case in enumerate(drawn(programs(), number, PER_ITEM))]
+    compile_together((f, arrays) for _, f, arrays in cases)
+    for case, f, arrays in cases:
+        try:
+            quiet(check, case, f, arrays)
+        except Exception as error:
+            raise AssertionError(f"{error!r}\n\n{case.code()}") from error
+
+
+def compiled(number, case):
+    return ec.compile(case.function(), name=f"program{number}")
+
+
+def test_values(number):
+    each(number, lambda k, case: (compiled(k, case), case.arrays()), check_values)
+
+
+def check_values(case, f, arrays):
+    wide = case.function()(*(a.astype(np.longdouble) for a in arrays))
+    plain = case.function()(*arrays)
+    outs = [lay(np.zeros(w.shape, case.dtype), layout)
+            for w, layout in zip(wide, case.outs, strict=False)]
+    results = f(*arrays, out=tuple(outs)) if outs else f(*arrays)
+    for result, want, numpy in zip(results, wide, plain, strict=True):
+        assert (result.shape, result.dtype) == (want.shape, case.dtype)
+        error, others = (float(np.abs(z - want).max() / max(1, np.abs(want).max()))
+                         for z in (result, numpy))
+        assert error <= max(TOLERANCE[case.dtype], 100 * others), f"off by {error:.1e} of the largest"
+
+
+def weights(case, like):
+    """What results and inputs are weighted by: random numbers."""
+    rng = np.random.default_rng(1)
+    return [lay(np.asarray(rng.normal(size=z.shape), case.dtype), layout)
+            for z, layout in zip(like, [*case.outs, *"FCFCF"], strict=False)]
+
+
+def test_gradients(number):
+    def made(k, case):
+        arrays = case.arrays()
+        plain = quiet(case.function(), *arrays)
+        return ec.vjp(compiled(k, case)), [*arrays, *weights(case, plain)]
+
+    each(1000 + number, made, check_gradients)
+
+
+def check_gradients(case, backward, arguments):
+    arrays, given = arguments[:2], arguments[2:]
+    gradients = backward(*arguments)
+    directions = weights(case, arrays)
+    program = case.function()
+
+    def cost(t):
+        moved = [a.astype(np.longdouble) + t * d for a, d in zip(arrays, directions, strict=True)]
+        return sum((z * w).sum() for z, w in zip(program(*moved), given, strict=True))
+
+    want, doubt = slope(cost, STEP)
+    parts = [(g.astype(np.longdouble) * d) for g, d in zip(gradients, directions, strict=True)]
+    size = sum(np.abs(p).sum() for p in parts) + abs(want)
+    assert abs(sum(p.sum() for p in parts) - want) <= 10 * doubt + 10 * TOLERANCE[case.dtype] * size
