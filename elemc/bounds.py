@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from .cost import DEAR, HELD, JAMMED, calls, jams
+from .cost import DEAR, FORESEEN, HELD, JAMMED, calls, jams
 from .quotients import LEAST, divides
 from .refold import COUNTS, loads_of, memory_order, order_in_memory
 from .values import (
@@ -49,7 +49,8 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     each is one; `DEEP` rows of slices may be folded by rows. Rows that are written are worth more
     if they have `LINED` elements, rows that are divided if they have as many as `LEAST`, rows of
     several folds if they have `JAMMED`, rows that come from memory if they have `ASKED`, and others
-    that several loops read, if the first cache has them. Places
+    that several loops read, if the first cache has them, those that are folded side by side if they
+    have `FORESEEN` bytes. Places
     of extrema are found with those of other rows if each has at most `PLACED` elements, and are
     counted in `COUNTS` if they are few. What cannot be merged minds whether there are `VECTOR`
     rows, and what is dear and does not change along an axis, whether that has `AGAIN` indices.
@@ -91,6 +92,8 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
                 edges.append(JAMMED - 1)
             if len(long) == 1 and axes[0] in written:
                 edges += [LINED - 1, *quotients]
+            if len(long) == 1 and spec.far and folded.isdisjoint(axes) and folded:
+                edges.append(FORESEEN // spec.operands[operand].dtype.itemsize)
             along = [v for v in folds if axes[0] in v.over]
             if len(long) == 1 and along and len(along) + (axes[0] in written) > 1:
                 edges += [ASKED - 1] if spec.far else [] if calls(values) else [LINED - 1, HELD]

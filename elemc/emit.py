@@ -249,7 +249,7 @@ extern void elemc_end_stream(elemc_rest *rest);""",
 #define FETCH_AHEAD(from) __builtin_prefetch((from) + 8192)
 #endif""",
     "FETCH_LINE": "#define FETCH_LINE(fetch, from, bytes) "
-                  "for (int64_t k = 0; k < (bytes); k += 64) fetch((from) + k)",
+                  "for (int64_t line = 0; line < (bytes); line += 64) fetch((from) + line)",
     "TRUTH": "#define TRUTH(bool) (((bool) + 255) >> 8) /* 0 or 1; gcc makes branches of `!= 0` */",
     "LEVELS": "#define LEVELS(parts) (64 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */",
     "LEFT": "#define LEFT(n, lanes, least) ((n) % (lanes) > (least) ? (n) % (lanes) : 0) "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .expressions import Use
-from .nest import Kernel, LaneLoop, Loop, Write, statements, unforeseen
+from .nest import Blocks, Kernel, LaneLoop, Loop, Statement, Write, statements, unforeseen
 from .row_ends import RowEnds
 from .sharing import rows_of, runs_along
 from .values import Load
@@ -28,6 +28,15 @@ class Fetches(RowEnds):
         found = [(fetch, self.address(use, item.axis, first, distance), size)
                  for fetch, use, distance, size in self.wanted(item, most, around)]
         self.macros |= {"FETCH_LINE"} if found else set()
+        return found
+
+    def fetch_rows(self, item: Blocks, lane: Statement, first: str) -> list[tuple[str, str, int]]:
+        """What rows that are folded side by side ask for, from `first` on, if they come late."""
+        if not item.late or not isinstance(lane, Loop):
+            return []
+        before, self.instead = self.instead, {**self.instead, item.axis: f"({first})"}
+        found = self.fetches(lane, f"b{self.digit[lane.axis]}", 2)
+        self.instead = before
         return found
 
     def address(self, use: Use, axis: str, index: str, distance: str) -> str:

@@ -251,9 +251,9 @@ class FoldLoops(Fetches):
         unroll = "UNROLL" if self.run_length == RUN else "UNROLL_8"
         self.macros |= {"RUN", unroll}
         self.running = {f.name for f in item.folds}
-        [loop] = self.body(item.body)
+        [loop], [lane] = self.body(item.body), item.body
         self.running = set()
-        return {**loop, "unroll": unroll}
+        return {**loop, "unroll": unroll, "fetch": self.fetch_rows(item, lane, "k * RUN")}
 
     def packed(self, item: Blocks) -> dict[str, Any]:
         """Several rows of a narrow strip side by side."""
@@ -272,8 +272,10 @@ class FoldLoops(Fetches):
                     "var": f"int64_t l = 0, {index} = {base}" if used else "int l = 0",
                     "step": f"l++, {index}++" if used else "l++"}
 
+        trees = any(f.tree for f in item.folds)  # whose rows are apart
+        fetch = [] if trees else self.fetch_rows(item, item.body[-1], "k * PACK")
         return {"once": view(item.once), "copies": view(item.copies), "back": view(item.back),
-                "body": self.body(item.packed), "width": item.width}
+                "body": self.body(item.packed), "width": item.width, "fetch": fetch}
 
     def joined(self, folds: Sequence[dict[str, Any]], at: str = "") -> dict[str, str]:
         """Assignments to all folds at once, as comma expressions; `at` is the place in a strip."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .cost import HEAVY, cost
+from .cost import FORESEEN, HEAVY, cost
 from .early import decides, leave_early
 from .leaves import Leaves, target_of
 from .nest import (
@@ -35,7 +35,7 @@ from .order import few_axes
 from .roots import Root, next_axis, remaining
 from .row_ends import LANE_BYTES
 from .scope import Scope
-from .sharing import Segment
+from .sharing import Segment, rows_of
 from .values import (
     BLOCK,
     CHUNKED,
@@ -172,7 +172,7 @@ class Folding(Leaves):
         """An outer folded axis: every turn of the inner loops gives a partial state."""
         short = inner[0] == f"{inner[-1]}:{ROWS}"  # one block needs no tree
         folds = self.lane_folds(merged, short)
-        loop = Blocks(inner[-1], folds, [], strip)
+        loop = Blocks(inner[-1], folds, [], strip, self.come_late(merged, inner[-1], strip))
         inside = scope.inside(loop.body)
         direct = strip is not None and all(next_axis(r, inner) == strip for r in merged)
         for root, fold in zip(merged, folds, strict=True):
@@ -197,6 +197,17 @@ class Folding(Leaves):
                 fold.part = part.name
             if not root.by_rows:
                 self.states[root.fold] = [target_of(fold.name, fold.dtype, strip)]
+
+    def come_late(self, folded: Sequence[Root], axis: str, strip: str | None) -> bool:
+        """Whether short rows that follow each other in memory are folded side by side."""
+        if not self.spec.far or strip is None:
+            return False
+        loads = [(v, self.spec.operands[v.operand]) for v in walk(
+            (v for r in folded for v in r.inputs()), lambda v: isinstance(v, Fold))
+            if isinstance(v, Load) and axis in v.axes]
+        return all(rows_of(v.access, of.layout) == (axis, True)
+                   and self.spec.between(strip)[1] * of.dtype.itemsize <= FORESEEN
+                   for v, of in loads)
 
     def narrow(self, folded: Sequence[Root], folds: Sequence[LaneFold], strip: str) -> int:
         """The length of a strip that is too short for vectors; 0 if rows have to go one by one."""

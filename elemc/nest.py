@@ -227,13 +227,14 @@ class Blocks:
     each if there is a tree: `copies` are made of what they read, side by side, but `once` of what
     is the same for all rows, or their index, and `packed` adds these, an element each, to as many
     states, called `name_rows`; `back` stores what is kept of them.  The body is for what is left.
-    `jammed` is as in `Loop`.
+    `jammed` is as in `Loop`.  Where rows come `late` from memory, the next ones are asked for.
     """
 
     axis: str
     folds: list[LaneFold]
     body: list[Statement]
     strip: str | None
+    late: bool = False
     width: int = 0
     once: list[Statement] = field(default_factory=list)
     copies: list[Statement] = field(default_factory=list)

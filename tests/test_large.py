@@ -415,3 +415,13 @@ def test_of_few_turns_each_is_a_chunk(monkeypatch, shape):
             assert ("(chunks)" in f.dump(x, y, stage="nest")) == (least == 1 or x.size == 0)
         for one, other in zip(*found, strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("columns, asks", [(12, True), (20, True), (64, True), (65, False)])
+def test_short_rows_that_are_folded_side_by_side_are_asked_for(large, columns, asks):
+    """Those that follow each other in memory, of up to 512 bytes, which processors foresee late."""
+    x = np.random.default_rng(3).standard_normal((1100, columns))
+    apart = np.random.default_rng(4).standard_normal((1100, 3, columns))[:, 1]
+    f = ec.compile(lambda x: np.max(x, axis=0))
+    assert ("FETCH" in f.dump(x)) == asks and "FETCH" not in f.dump(apart)
+    np.testing.assert_array_equal(f(x), np.max(x, axis=0))
