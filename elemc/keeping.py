@@ -11,7 +11,6 @@ from .folding import Folding
 from .nest import Assign, Loop
 from .once import once
 from .order import few_axes, roots
-from .quotients import divides
 from .refold import memory_order
 from .roots import Root, axis_of, is_side, next_axis, open_strip
 from .scope import Scope
@@ -149,23 +148,22 @@ class Keeping(Folding):
         """The largest value that folds of `segment` compute at every element `root` stores."""
         axes, again = set(root.loops), walk(root.inputs(), is_fold)
         folds = [r for r in segment.roots if r.over and axes == set(r.loops)]
-        memory_waits = not any(r.kept for r in folds) and not any(
-            divides(v) and v.axes == axes for v in again)
+        passes = not any(r.kept and root.loops[-1] in r.over for r in folds)
         below = walk([v for r in folds for v in r.inputs()],
                      lambda v: is_fold(v) or v in self.planned)
         return next((v for v in reversed(below) if v in again and v.axes == axes
                      and self.may_wait(v, root) and not isinstance(v, Load)
                      and v not in self.planned
-                     and self.costs_more(v, root.loops[-1], memory_waits)), None)
+                     and self.costs_more(v, root.loops[-1], passes)), None)
 
-    def costs_more(self, value: Value, row: str, memory_waits: bool) -> bool:
+    def costs_more(self, value: Value, row: str, passes: bool) -> bool:
         """Whether to compute a value along a row again takes longer than to keep it in memory.
 
-        Of several operands it does, if memory is what loops wait for: everything is folded, and
-        nothing divided by what comes of it.  What lies across comes from elsewhere every time.
+        Of several operands it does, if a loop `passes` over many rows before the next one begins.
+        What lies across comes from elsewhere every time.
         """
         below = [v for v in walk([value], is_fold) if v.axes == value.axes]
-        several = memory_waits and len({v.operand for v in below if isinstance(v, Load)}) > 1
+        several = passes and len({v.operand for v in below if isinstance(v, Load)}) > 1
         return several or cost(below) >= HEAVY or self.lies_across(below, row)
 
     def lies_across(self, values: Sequence[Value], row: str) -> bool:
