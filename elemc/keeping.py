@@ -15,7 +15,9 @@ from .refold import memory_order
 from .roots import Root, axis_of, is_side, next_axis, open_strip
 from .scope import Scope
 from .sharing import Segment, carried
-from .values import At, Fold, Load, Scan, Specialized, Store, Value, walk
+from .values import LINED, At, Fold, Load, Op, Scan, Specialized, Store, Value, walk
+
+WAITS = {"divide": 1, "reciprocal": 1, "sqrt": 2}  # how long a vector of bytes takes
 
 
 def is_fold(value: Value) -> bool:
@@ -160,11 +162,14 @@ class Keeping(Folding):
         """Whether to compute a value along a row again takes longer than to keep it in memory.
 
         Of several operands it does, if a loop `passes` over many rows before the next one begins.
-        What lies across comes from elsewhere every time.
+        What lies across comes from elsewhere every time.  Roots and divisions take long for what
+        they cost: a root, or a quotient of doubles, is worth it in rows that are not short, too.
         """
         below = [v for v in walk([value], is_fold) if v.axes == value.axes]
         several = passes and len({v.operand for v in below if isinstance(v, Load)}) > 1
-        return several or cost(below) >= HEAVY or self.lies_across(below, row)
+        waits = sum(WAITS.get(v.op.name, 0) * v.dtype.itemsize for v in below if isinstance(v, Op))
+        long = waits >= 8 and (passes or self.spec.between(row)[0] >= LINED)
+        return several or long or cost(below) >= HEAVY or self.lies_across(below, row)
 
     def lies_across(self, values: Sequence[Value], row: str) -> bool:
         """Whether lines of what is loaded along a row lie along other axes."""
