@@ -150,13 +150,15 @@ class Keeping(Folding):
         """The largest value that folds of `segment` compute at every element `root` stores."""
         axes, again = set(root.loops), walk(root.inputs(), is_fold)
         folds = [r for r in segment.roots if r.over and axes == set(r.loops)]
-        passes = not any(r.kept and root.loops[-1] in r.over for r in folds)
+        row = root.loops[-1]
+        passes = all(r.kept == (row,) or self.spec.between(row)[1] >= LINED
+                     and not (r.kept and row in r.over) for r in folds)
         below = walk([v for r in folds for v in r.inputs()],
                      lambda v: is_fold(v) or v in self.planned)
         return next((v for v in reversed(below) if v in again and v.axes == axes
                      and self.may_wait(v, root) and not isinstance(v, Load)
                      and v not in self.planned
-                     and self.costs_more(v, root.loops[-1], passes)), None)
+                     and self.costs_more(v, row, passes)), None)
 
     def costs_more(self, value: Value, row: str, passes: bool) -> bool:
         """Whether to compute a value along a row again takes longer than to keep it in memory.
