@@ -150,6 +150,8 @@ class Keeping(Folding):
         """The largest value that folds of `segment` compute at every element `root` stores."""
         axes, again = set(root.loops), walk(root.inputs(), is_fold)
         folds = [r for r in segment.roots if r.over and axes == set(r.loops)]
+        if not folds:
+            return None
         row = root.loops[-1]
         passes = all(r.kept == (row,) or self.spec.between(row)[1] >= LINED
                      and not (r.kept and row in r.over) for r in folds)
