@@ -200,7 +200,8 @@ class FoldLoops(Fetches):
         tree = any(f["tree"] for f in folds)
         each = item.axis in self.kernel.chunks  # these are long, and so few
         whole = start == "0"
-        span = stop if whole else f"{stop} - {start}"
+        span, block = stop if whole else f"{stop} - {start}", (
+            "PACK * ROWS" if item.packed else "ROWS")
         if tree and not each:
             self.macros.add("ROWS")
         fetched = set(self.fetched)
@@ -210,14 +211,16 @@ class FoldLoops(Fetches):
                 "direct": all(f.part is None for f in item.folds),
                 "halves": all(f.dtype.kind == "f" for f in item.folds),  # no integer waits as long
                 "base": f"b{k}", "end": f"e{k}", "width": width, "rows": rows, "folds": folds,
-                "each": each, "several": f"{span} > ROWS", "none": f"!{stop}" if whole else "",
-                "pushes": stop if each else f"{span if whole else f'({span})'} / ROWS + 1",
+                "block": block, "each": each, "none": f"!{stop}" if whole else "",
+                "several": f"{span} > {block}",
+                "pushes": stop if each else f"{span if whole else f'({span})'} / "
+                          f"{f'({block})' if item.packed else block} + 1",
                 "count": f"{name}_count" if item.strip is not None else (
                     f"i{k}" if each else f"b{k} / ROWS" if whole else f"(b{k} - {start}) / ROWS"),
                 "top": f"{name}_top", "done": f"{name}_done", "body": self.body(item.body),
                 "pair": [], "left_start": "", "run": self.run(item),
                 "packed": self.packed(item) if item.packed else None}
-        self.macros |= {"UNROLL"} if item.packed and view["halves"] and not tree else set()
+        self.macros |= {"UNROLL"} if item.packed and view["halves"] else set()
         view |= self.pair(item, view, fetched) if item.jammed else {}
         return view | self.joined(folds, "" if item.strip is None else "[l]")
 
@@ -273,8 +276,7 @@ class FoldLoops(Fetches):
                     "var": f"int64_t l = 0, {index} = {base}" if used else "int l = 0",
                     "step": f"l++, {index}++" if used else "l++"}
 
-        trees = any(f.tree for f in item.folds)  # whose rows are apart
-        fetch = [] if trees else self.fetch_rows(item, item.body[-1], "k * PACK")
+        fetch = self.fetch_rows(item, item.body[-1], "k * PACK")
         return {"once": view(item.once), "copies": view(item.copies), "back": view(item.back),
                 "body": self.body(item.packed), "width": item.width, "fetch": fetch}
 

@@ -39,7 +39,6 @@ from .sharing import Segment, rows_of
 from .values import (
     BLOCK,
     CHUNKED,
-    FEW,
     SHORT,
     VECTOR,
     At,
@@ -189,6 +188,8 @@ class Folding(Leaves):
             width = self.narrow(merged, folds, strip)
             if width:
                 self.pack(merged, loop, width, scope)
+                for fold in folds:  # one block needs no tree
+                    fold.tree &= inner[0] != f"{inner[-1]}:{PACK * ROWS}"
         self.level(segment.roots, inner, inside)
         scope.body.append(loop)
         for root, fold in zip(merged, folds, strict=True):
@@ -215,10 +216,9 @@ class Folding(Leaves):
         values = walk(v for r in folded for v in r.inputs())
         # every turn has an index of its own
         apart = any(isinstance(r.of, Place) or r.fold.program.index for r in folded)
-        if any(f.tree for f in folds):  # then rows are apart
-            few = FEW // 2
-        else:
-            few = 2 * SHORT if all(f.idempotent for f in folds) else FEW
+        widest = max(f.dtype.itemsize for f in folds)  # states of PACK rows stay in registers
+        few = 2 * SHORT if all(f.idempotent for f in folds) else min(
+            SHORT - 1, LANE_BYTES // widest)
         most = 0 if apart else SHORT - 1 if cost(values) >= HEAVY else few
         return high if low == high <= most else 0
 
@@ -260,9 +260,8 @@ class Folding(Leaves):
         values = inner.values([v for r in folded for v in r.inputs()])
         for root in folded:
             self.update(root, inner, values)
-        step = 1 if any(f.tree for f in loop.folds) else PACK
         for place in indices:
-            by = Literal(frozenset(), place.dtype, place.dtype.type(step))
+            by = Literal(frozenset(), place.dtype, place.dtype.type(PACK))
             inner.body.append(Assign(place, Op(place.axes, place.dtype, OPS["add"], (place, by))))
         self.states = before
 

@@ -37,7 +37,7 @@ ROWS = 64  # rows between two steps of their tree
 TILE_BYTES = 1024  # of either side of a tile, at most: lines so long are foreseen
 TILES_BYTES = 256 << 10  # of all tiles: they stay in the second cache, and the stack of a thread
 CHUNK = 256  # rows that are folded before they are merged with others, if they have SHORT elements
-PACK = 16  # rows of a narrow table, or blocks of them, that are taken together
+PACK = 16  # rows of a narrow table that are taken together
 PAD_BYTES = 64  # between the rows of a tile, so that they do not meet in the cache
 IDEMPOTENT = ("maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "bitwise_and",
               "bitwise_or")
@@ -223,10 +223,10 @@ class LaneLoop:
 class Blocks:
     """A serial loop over an outer axis whose partial states, `name`, are merged in a tree.
 
-    If the strip is narrow, of `width` elements, PACK rows are taken together, or one of PACK blocks
-    each if there is a tree: `copies` are made of what they read, side by side, but `once` of what
-    is the same for all rows, or their index, and `packed` adds these, an element each, to as many
-    states, called `name_rows`; `back` stores what is kept of them.  The body is for what is left.
+    If the strip is narrow, of `width` elements, PACK rows are taken together: `copies` are made of
+    what they read, side by side, but `once` of what is the same for all rows, or their index, and
+    `packed` adds these, an element each, to as many states, called `name_rows`; `back` stores what
+    is kept of them.  The body is for what is left.  A block has as many of these rows as of others.
     `jammed` is as in `Loop`.  Where rows come `late` from memory, the next ones are asked for.
     """
 

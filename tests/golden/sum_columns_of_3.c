@@ -10,6 +10,7 @@
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define LEVELS(parts) (64 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */
+#define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { STRIP = 1024, ROWS = 64, PACK = 16 };
 
@@ -52,36 +53,34 @@ int kernel_sum_columns_of_3(int64_t phase, int64_t begin, int64_t end, char *con
   for (int64_t b0 = begin; b0 < end; b0 += STRIP) {
     const int w0 = end - b0 < STRIP ? (int)(end - b0) : STRIP;
     /* sum0: sum along i1 */
-    double sum0[STRIP], sum0_tree[LEVELS(n1 / ROWS + 1) * w0];
+    double sum0[STRIP], sum0_tree[LEVELS(n1 / (PACK * ROWS) + 1) * w0];
     int64_t sum0_count = 0;
-    const int64_t sum0_done = n1 / (PACK * ROWS) * (PACK * ROWS);
-    for (int64_t b1 = 0; b1 < sum0_done; b1 += PACK * ROWS) {
+    for (int64_t b1 = 0; b1 < n1; b1 += PACK * ROWS, sum0_count++) {
+      const int64_t e1 = b1 + PACK * ROWS < n1 ? b1 + PACK * ROWS : n1;
+      for (int l = 0; l < w0; l++)
+        sum0[l] = 0.0;
       double sum0_rows[PACK * 3];
       for (int l = 0; l < PACK * 3; l++)
         sum0_rows[l] = 0.0;
-      for (int64_t k = b1; k < b1 + ROWS; k++) {
+      for (int64_t k = b1 / PACK; k < e1 / PACK; k++) {
         double x_rows[PACK * 3];
-        for (int64_t r = 0, i1 = k; r < PACK; r++, i1 += ROWS)
+        for (int64_t r = 0, i1 = k * PACK; r < PACK; r++, i1++)
           for (int64_t l = 0, i0 = b0; l < 3; l++, i0++)
             x_rows[r * 3 + l] = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
         INDEPENDENT for (int l = 0; l < PACK * 3; l++)
           sum0_rows[l] = sum0_rows[l] + x_rows[l];
       }
-      for (int r = 0; r < PACK; r++, sum0_count++) {
-        push_sum_f64(sum0_tree, sum0_count, sum0_rows + r * 3, 3);
-      }
-    }
-    for (int64_t b1 = sum0_done; b1 < n1; b1 += ROWS, sum0_count++) {
-      const int64_t e1 = b1 + ROWS < n1 ? b1 + ROWS : n1;
-      for (int l = 0; l < w0; l++)
-        sum0[l] = 0.0;
-      for (int64_t i1 = b1; i1 < e1; i1++) {
+      UNROLL for (int h = PACK / 2; h > 0; h /= 2) for (int l = 0; l < h * 3; l++)
+        sum0_rows[l] = sum0_rows[l] + sum0_rows[l + h * 3];
+      for (int l = 0; l < 3; l++)
+        sum0[l] = sum0[l] + sum0_rows[l];
+      for (int64_t i1 = e1 / PACK * PACK; i1 < e1; i1++) {
         INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
           sum0[l] = sum0[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
       }
-      if (n1 > ROWS) push_sum_f64(sum0_tree, sum0_count, sum0, w0);
+      if (n1 > PACK * ROWS) push_sum_f64(sum0_tree, sum0_count, sum0, w0);
     }
-    if (n1 > ROWS || !n1) pull_sum_f64(sum0_tree, sum0_count, sum0, w0);
+    if (n1 > PACK * ROWS || !n1) pull_sum_f64(sum0_tree, sum0_count, sum0, w0);
     INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
       AT(double, z_p, i0 * z_s0) = sum0[l];
   }
