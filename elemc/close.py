@@ -265,6 +265,8 @@ class Program:
         What a fold of a non-empty axis starts from, if it need not be the first element.
     place_of : str
         The accumulator whose result it finds the first place of; "" if it is no such thing.
+    of_part : bool
+        Whether it adds few columns in the order of many, of which they are a part.
     """
 
     name: str
@@ -281,6 +283,7 @@ class Program:
     commutative: bool
     exact: bool
     place_of: str = ""
+    of_part: bool = False
 
     @property
     def lanes(self) -> bool:

@@ -215,7 +215,8 @@ class Folding(Leaves):
         low, high = self.spec.between(strip)
         values = walk(v for r in folded for v in r.inputs())
         # every turn has an index of its own
-        apart = any(isinstance(r.of, Place) or r.fold.program.index for r in folded)
+        apart = any(isinstance(r.of, Place) or r.fold.program.index or r.fold.program.of_part
+                    for r in folded)
         widest = max(f.dtype.itemsize for f in folds)  # states of PACK rows stay in registers
         few = 2 * SHORT if all(f.idempotent for f in folds) else min(
             SHORT - 1, LANE_BYTES // widest)

@@ -211,8 +211,10 @@ class _Run:
                 elif isinstance(node, Const):
                     new[node, place] = node
                 else:
-                    new[node, place] = node.rebuild(tuple(
-                        new[read] for read in self.plan.reads(node, place)))
+                    made = node.rebuild(tuple(new[read] for read in self.plan.reads(node, place)))
+                    if isinstance(made, Accumulate) and place is not None:
+                        made = of_part(made)
+                    new[node, place] = made
         outputs: list[Node] = []
         for part in parts:
             if part.kind == "fold":
@@ -241,6 +243,14 @@ class _Run:
             return np.arange(first, last, dtype=np.int64)
         array = self.results[node] if isinstance(node, Accumulate) else self.sources[node]
         return array if place is None else cut(array, place, begin, end)
+
+
+def of_part(node: Accumulate) -> Accumulate:
+    """A fold in blocks of what it keeps, which adds as it would without: `stream_plan._rows`."""
+    options = dict(node.options)
+    options["program"] = replace(options["program"], of_part=True)
+    return make(Accumulate, node.acc, node.arg, node.axes, node.dtype, node.initial, node.where,
+                tuple(options.items()))
 
 
 def cut(array: np.ndarray, axis: int, begin: int, end: int) -> np.ndarray:

@@ -37,6 +37,7 @@ from .graph import (
 )
 from .graph_gradients import Scatter, SumTo
 from .records import dataclass
+from .values import SHORT
 
 SLAB = 2**20  # bytes: the least --block, what a good plan needs, and about what a chunk takes
 LONGEST_CHUNK = 65536
@@ -267,7 +268,7 @@ class Planner:
                    if isinstance(n, (Input, Captured)) and (p is not None or kind in AT_ONCE))
         slab += self.bytes(node) // (length if kind == "store" else 1)
         return Part(node, kind, axis, view, length, slab, level,
-                    min(length, _rows(view)) if kind == "store" else 1, output)
+                    min(length, _rows(view, length)) if kind == "store" else 1, output)
 
     def check_fold(self, node: Accumulate, axis: int) -> None:
         """Whether chunks along `axis` can be folded apart and merged."""
@@ -360,12 +361,16 @@ class Planner:
         return self.fit(node.arg, dims[0])
 
 
-def _rows(view: View) -> int:
+def _rows(view: View, length: int) -> int:
     """How many indices of its axis a block has at least, if the axis has as many.
 
-    Axes of size 1 have kernels of their own, which may add in another order.
+    Axes of size 1 have kernels of their own, which may add in another order, and so have narrow
+    tables, of which no parts are taken; those of others add as these do.
     """
-    return 2 if any(isinstance(n, Accumulate) and n not in view.cuts for n in view.wants) else 1
+    folds = [dict(n.options)["program"] for n in view.wants
+             if isinstance(n, Accumulate) and n not in view.cuts]
+    rounds = any(not (program.exact or program.index) for program in folds)
+    return 1 if not folds else length if rounds and length < SHORT else 2
 
 
 def _mib(size: int) -> str:

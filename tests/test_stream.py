@@ -393,3 +393,11 @@ def test_gradients_go_by_blocks():
     np.testing.assert_array_equal(streamed(g, X, block=40)[0], g(X)[0])
     with pytest.raises(ec.ElemcError, match="does not go by blocks"):
         streamed(g, X)
+
+
+@pytest.mark.parametrize("columns", [3, 15, 16, 17])
+def test_columns_add_up_as_they_do_in_narrow_tables_or_wide_ones(columns):
+    """Of narrow tables no parts are taken, and those of wide ones do not add as narrow ones do."""
+    data = np.random.default_rng(columns).standard_normal((20_011, columns))
+    for make in (lambda x: x / x.std(axis=0), lambda x: softmax(x, 0), lambda x: x - x.max(axis=0)):
+        check(ec.function([x], make(x)), data)
