@@ -143,7 +143,7 @@ class _Closing:
                 inputs = tuple(align(self.new[i], arg.ndim, old.order if isinstance(
                     old := i, Align) else self.order) for i in node.inputs)
                 return make(Custom, node.name, (arg,), inputs, node.rule, node.structure, True)
-            case SumTo():
+            case SumTo(program=None):
                 assert node.dtype is not None
                 program = fold_program(_of_bools(SUM) if node.dtype == bool else SUM, node.dtype)
                 return make(SumTo, self.new[node.arg], self.new[node.like], program)

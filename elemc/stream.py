@@ -22,10 +22,12 @@ from .constructors import new_input
 from .errors import ArgumentError
 from .function import Function, make_function
 from .graph import Accumulate, Captured, Const, Graph, Input, Iota, Node, Size, make
+from .graph_gradients import SumTo
 from .maps import run_extents
 from .portable import substitute
 from .stream_files import Outputs, open_input, progress, release, scratch_files
-from .stream_plan import AT_ONCE, Part, Place, Planner
+from .stream_plan import AT_ONCE, Part, Place, Planner, program_of
+from .values import SHORT
 
 BLOCK_MIB = 64
 State = tuple[np.ndarray, ...]
@@ -212,9 +214,8 @@ class _Run:
                     new[node, place] = node
                 else:
                     made = node.rebuild(tuple(new[read] for read in self.plan.reads(node, place)))
-                    if isinstance(made, Accumulate) and place is not None:
-                        made = of_part(made)
-                    new[node, place] = made
+                    wide = place is not None and self.plan.shape(node)[place] >= SHORT
+                    new[node, place] = of_part(made) if wide else made
         outputs: list[Node] = []
         for part in parts:
             if part.kind == "fold":
@@ -245,10 +246,16 @@ class _Run:
         return array if place is None else cut(array, place, begin, end)
 
 
-def of_part(node: Accumulate) -> Accumulate:
-    """A fold in blocks of what it keeps, which adds as it would without: `stream_plan._rows`."""
-    options = dict(node.options)
-    options["program"] = replace(options["program"], of_part=True)
+def of_part(node: Node) -> Node:
+    """A node; if it folds, a few columns as it would many: see `stream_plan._rows`."""
+    program = program_of(node)
+    if program is None:
+        return node
+    program = replace(program, of_part=True)
+    if isinstance(node, SumTo):
+        return make(SumTo, node.arg, node.like, program)
+    assert isinstance(node, Accumulate)
+    options = {**dict(node.options), "program": program}
     return make(Accumulate, node.acc, node.arg, node.axes, node.dtype, node.initial, node.where,
                 tuple(options.items()))
 

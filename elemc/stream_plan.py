@@ -367,14 +367,20 @@ def _rows(view: View, length: int) -> int:
     Axes of size 1 have kernels of their own, which may add in another order, and so have narrow
     tables, of which no parts are taken; those of others add as these do.
     """
-    folds = [dict(n.options)["program"] for n in view.wants
-             if isinstance(n, Accumulate) and n not in view.cuts]
-    rounds = any(not (program.exact or program.index) for program in folds)
+    folds = [p for n in view.wants if (p := program_of(n)) and n not in view.cuts]
+    rounds = any(not (p.exact or p.index) for p in folds)
     return 1 if not folds else length if rounds and length < SHORT else 2
+
+
+def program_of(node: Node) -> Program | None:
+    """How a node folds, if it does."""
+    program: Program | None = node.program if isinstance(node, SumTo) else (
+        dict(node.options)["program"] if isinstance(node, Accumulate) else None)
+    return program
 
 
 def _mib(size: int) -> str:
     return f"{math.ceil(size / 2**20 * 10) / 10:g}"
 
 
-__all__ = ["AT_ONCE", "Impossible", "Part", "Place", "Planner", "View", "Wants"]
+__all__ = ["AT_ONCE", "Impossible", "Part", "Place", "Planner", "View", "Wants", "program_of"]

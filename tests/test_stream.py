@@ -401,3 +401,9 @@ def test_columns_add_up_as_they_do_in_narrow_tables_or_wide_ones(columns):
     data = np.random.default_rng(columns).standard_normal((20_011, columns))
     for make in (lambda x: x / x.std(axis=0), lambda x: softmax(x, 0), lambda x: x - x.max(axis=0)):
         check(ec.function([x], make(x)), data)
+    weights = np.random.default_rng(1).standard_normal((1, columns))
+    a, b = ec.matrix("a"), ec.matrix("b")
+    gradient = ec.function([a, b], ec.grad(np.sum(ec.tanh(a * b)), [b]))
+    want, = gradient(data, weights)
+    for block in (3, 64):
+        assert streamed(gradient, data, weights, block=block)[0].tobytes() == want.tobytes()
