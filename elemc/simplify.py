@@ -115,9 +115,13 @@ def _power(node: Apply) -> Node | None:
 
 
 def _where(node: Apply) -> Node | None:
-    """Know which side of a constant condition is taken."""
+    """Know which side of a constant condition is taken, if the other one adds nothing to its shape.
+
+    Else that is known when sizes are: in `lower.Lowering.select`.
+    """
     condition, x, y = node.args
-    return (x if condition.value else y) if isinstance(condition, Const) else None
+    taken, other = (x, y) if isinstance(condition, Const) and condition.value else (y, x)
+    return taken if isinstance(condition, Const) and (not other.ndim or other is taken) else None
 
 
 def _as(name: str, node: Apply) -> Node:

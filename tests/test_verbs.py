@@ -107,6 +107,18 @@ def test_scalars_promote_as_in_numpy(dtype, scalar):
 # -- what is elemc's own ----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("condition", [True, False])
+def test_the_side_of_a_constant_condition_that_is_not_taken_stretches_the_other(condition):
+    x, y = np.arange(2.0), np.arange(6.0).reshape(3, 2)
+    for choice in (lambda x, y: (x, y), lambda x, y: (y, x), lambda x, y: (x, 1.0),
+                   lambda x, y: (x, x)):
+        want = np.where(condition, *choice(x, y))
+        got = ec.compile(lambda x, y: ec.where(condition, *choice(x, y)))(x, y)  # noqa: B023
+        np.testing.assert_array_equal(got, want, strict=True)
+    with pytest.raises(ec.ShapeError):
+        ec.compile(lambda x, y: ec.where(condition, x, y))(np.zeros(3), y)
+
+
 def test_constants():
     agree(ec.function([x := ec.vector("x")], x + ec.constant(2))(V), V + 2)
     assert isinstance(as_node(2), Const) and as_node(2).weak and not as_node(np.int8(2)).weak
