@@ -25,6 +25,7 @@ from .values import (
     SHORT,
     SLICES,
     VECTOR,
+    Access,
     Fold,
     Load,
     Op,
@@ -40,91 +41,131 @@ LINE = 64  # bytes of a vector
 
 
 def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
-    """What is worth knowing of extents that are now `sizes`: the least and most they may be.
+    """What is worth knowing of extents that are now `sizes`: the least and most they may be."""
+    marks = _Marks(spec, sizes)
+    marks.of_places()
+    if len(spec.axes) > 1 and all(sizes[e] for every in spec.axes.values() for e in every):
+        for operand, access in marks.accesses:
+            marks.of_row(operand, access)
+        marks.of_few()
+        marks.of_rows_abreast()
+        marks.of_what_is_dear()
+        marks.of_chunks()
+    return marks.found
 
-    Rows of at most `SHORT` elements, and more of narrow ones, are loops that the compiler unrolls,
-    if it knows how long they are, and so are folds of at most `FEW`; folds of rows of at most
-    `BLOCK` elements need no tree; `CHUNKED` rows of at most `NARROW` elements are folded in chunks,
-    if there are at most `SLICES` of each for folds that wait, and of fewer, if nothing is kept,
-    each is one; `DEEP` rows of slices may be folded by rows. Rows that are written are worth more
-    if they have `LINED` elements, rows that are divided if they have as many as `LEAST`, rows of
-    several folds if they have `JAMMED`, rows that come from memory if they have `ASKED`, and others
-    that several loops read, if the first cache has them, those that are folded side by side if they
-    have `FORESEEN` bytes. Places
-    of extrema are found with those of other rows if each has at most `PLACED` elements, and are
-    counted in `COUNTS` if they are few. What cannot be merged minds whether there are `VECTOR`
-    rows, and what is dear and does not change along an axis, whether that has `AGAIN` indices.
-    """
-    found: Bounds = {}
-    values = walk(roots_of(spec.stores))
-    folds = [v for v in values if isinstance(v, Fold)]
-    places = {a for v in folds if v.program.place_of for a in v.over}
-    folded = {a for v in folds for a in v.over}
-    accesses = [(s.operand, s.access) for s in spec.stores]
-    quotients = {LEAST[v.dtype.itemsize] - 1 for v in values if divides(v)} if folded else {
-        mark for v in values if divides(v) and v.dtype.itemsize == 8
-        and v.args[1].axes and v.args[1].axes < v.axes for mark in (LEAST[8] - 1, BLOCK)}
-    written = {a for k, at in accesses for a in memory_order(at, spec.operands[k])[-1:]}
-    accesses += [(v.operand, v.access) for v in values if isinstance(v, Load)]
-    for axis in places:
-        longest = max(spec.axes[axis], key=sizes.__getitem__)
-        found[longest] = _between([0, *(np.iinfo(d).max for d in COUNTS)], sizes[longest])
-    if len(spec.axes) < 2 or any(sizes[e] == 0 for every in spec.axes.values() for e in every):
-        return found
-    short = _most_unrolled(values, [spec.operands[k].dtype.itemsize for k, _ in accesses])
-    for operand, access in accesses:
-        for dim in reversed(spec.operands[operand].layout.perm):
-            axes = [a for a in access[dim].axes if a in spec.axes]
-            every = [e for a in axes for e in spec.axes[a]]
-            few = SHORT if places.issuperset(axes) else short
-            long = [e for e in every if sizes[e] > few]
-            exact = {e: (sizes[e], sizes[e]) for e in every if e not in long}
+
+class _Marks:
+    """The rules, each of which bounds extents by the marks that matter to it."""
+
+    def __init__(self, spec: Specialized, sizes: Sequence[int]) -> None:
+        self.spec, self.sizes = spec, sizes
+        self.found: Bounds = {}
+        self.values = values = walk(roots_of(spec.stores))
+        self.folds = [v for v in values if isinstance(v, Fold)]
+        self.places = {a for v in self.folds if v.program.place_of for a in v.over}
+        self.folded = {a for v in self.folds for a in v.over}
+        stores = [(s.operand, s.access) for s in spec.stores]
+        self.accesses = stores + [(v.operand, v.access) for v in values if isinstance(v, Load)]
+        self.written = {a for k, at in stores for a in memory_order(at, spec.operands[k])[-1:]}
+        self.few = _most_unrolled(values, [spec.operands[k].dtype.itemsize
+                                           for k, _ in self.accesses])
+        self.quotients = {LEAST[v.dtype.itemsize] - 1 for v in values if divides(v)} if (
+            self.folded) else {
+                mark for v in values if divides(v) and v.dtype.itemsize == 8
+                and v.args[1].axes and v.args[1].axes < v.axes for mark in (LEAST[8] - 1, BLOCK)}
+
+    def meet(self, extent: int, marks: Iterable[int]) -> None:
+        """Let an extent lie between its marks, too."""
+        _meet(self.found, extent, _between(marks, self.sizes[extent]))
+
+    def longest(self, axis: str) -> int:
+        """The extent of an axis that is longest."""
+        return max(self.spec.axes[axis], key=self.sizes.__getitem__)
+
+    def of_places(self) -> None:
+        """Places of extrema are counted in `COUNTS` if they are few."""
+        for axis in self.places:
+            extent = self.longest(axis)
+            self.found[extent] = _between([0, *(np.iinfo(d).max for d in COUNTS)],
+                                          self.sizes[extent])
+
+    def of_row(self, operand: int, access: Access) -> None:
+        """Rows that an operand has in memory.
+
+        Those of at most `SHORT` elements, and more of narrow ones, are loops that the compiler
+        unrolls, if it knows how long they are; folds of at most `BLOCK` elements need no tree, and
+        at most `NARROW` columns are folded in chunks of rows.
+        """
+        for dim in reversed(self.spec.operands[operand].layout.perm):
+            axes = [a for a in access[dim].axes if a in self.spec.axes]
+            every = [e for a in axes for e in self.spec.axes[a]]
+            few = SHORT if self.places.issuperset(axes) else self.few
+            long = [e for e in every if self.sizes[e] > few]
+            exact = {e: (self.sizes[e], self.sizes[e]) for e in every if e not in long}
             if not long:
-                found |= exact
+                self.found |= exact
                 continue
-            most = 0 if len(long) > 1 else BLOCK if folded.issuperset(axes) else (
-                NARROW if folded else 0)
+            most = 0 if len(long) > 1 else BLOCK if self.folded.issuperset(axes) else (
+                NARROW if self.folded else 0)
             most //= math.prod(n for n, _ in exact.values())
-            if sizes[long[0]] <= most:
-                found |= exact
-            edges = [few, most, *([PLACED] if places else [])]
-            if len(long) == 1 and jams(axes[0], folds) and not spec.far:
-                edges.append(JAMMED - 1)
-            if len(long) == 1 and axes[0] in written:
-                edges += [LINED - 1, *quotients]
-            if len(long) == 1 and spec.far and folded.isdisjoint(axes) and folded:
-                edges.append(FORESEEN // spec.operands[operand].dtype.itemsize)
-            along = [v for v in folds if axes[0] in v.over]
-            if len(long) == 1 and along and len(along) + (axes[0] in written) > 1:
-                edges += [ASKED - 1] if spec.far else [] if calls(values) else [LINED - 1, HELD]
-            _meet(found, long[0], _between(edges, sizes[long[0]]))
+            if self.sizes[long[0]] <= most:
+                self.found |= exact
+            more = self.of_long_row(operand, axes[0]) if len(long) == 1 else []
+            self.meet(long[0], [few, most, *([PLACED] if self.places else []), *more])
             for e in every:
-                found.setdefault(e, (few + 1 if e in long else 1, LONGEST))
+                self.found.setdefault(e, (few + 1 if e in long else 1, LONGEST))
             break
-    for value in values:
-        if isinstance(value, Fold) and value.program.lanes:
-            every = [e for a in value.over for e in spec.axes[a]]
-            if math.prod(sizes[e] for e in every) <= FEW:
-                found |= {e: (sizes[e], sizes[e]) for e in every}
-        if isinstance(value, Fold) and not value.merges:  # a few rows do not go abreast
-            for extents in (spec.axes[a] for a in value.arg.axes.difference(value.over)):
-                long = [e for e in extents if sizes[e] >= VECTOR][:1]
+
+    def of_long_row(self, operand: int, axis: str) -> list[int]:
+        """The marks of a row of one long extent.
+
+        Rows that are written are worth more if they have `LINED` elements, rows that are divided if
+        they have as many as `LEAST`, rows of several folds if they have `JAMMED`, rows that come
+        from memory if they have `ASKED`, others that several loops read, if the first cache has
+        them, and those that are folded side by side if they have `FORESEEN` bytes.
+        """
+        far, along = self.spec.far, [v for v in self.folds if axis in v.over]
+        marks = [JAMMED - 1] if jams(axis, self.folds) and not far else []
+        if axis in self.written:
+            marks += [LINED - 1, *self.quotients]
+        if far and self.folded and not along:
+            marks.append(FORESEEN // self.spec.operands[operand].dtype.itemsize)
+        if along and len(along) + (axis in self.written) > 1:
+            marks += [ASKED - 1] if far else [] if calls(self.values) else [LINED - 1, HELD]
+        return marks
+
+    def of_few(self) -> None:
+        """Folds of at most `FEW` elements are unrolled."""
+        for fold in self.folds:
+            every = [e for a in fold.over for e in self.spec.axes[a]]
+            if fold.program.lanes and math.prod(self.sizes[e] for e in every) <= FEW:
+                self.found |= {e: (self.sizes[e], self.sizes[e]) for e in every}
+
+    def of_rows_abreast(self) -> None:
+        """What cannot be merged minds whether there are `VECTOR` rows to go side by side."""
+        for fold in (f for f in self.folds if not f.merges):
+            for extents in (self.spec.axes[a] for a in fold.arg.axes.difference(fold.over)):
+                long = [e for e in extents if self.sizes[e] >= VECTOR][:1]
                 for e in extents:
-                    found.setdefault(e, (VECTOR, LONGEST) if e in long else
-                                     (1, LONGEST if long else VECTOR - 1))
-    dear = {v.axes for v in values if isinstance(v, Op) and v.axes and v.op.cost >= DEAR}
-    for axis in {a for axes in dear for a in spec.axes.keys() - axes}:
-        longest = max(spec.axes[axis], key=sizes.__getitem__)
-        _meet(found, longest, _between([0, AGAIN - 1], sizes[longest]))
-    for axis, mark in (m for v in values if isinstance(v, Fold) and v.merges
-                       for m in _marks_of_chunks(v, spec, sizes)):
-        *rest, longest = sorted(spec.axes[axis], key=sizes.__getitem__)
-        for e in rest:  # half of it is enough
-            least = 1 << sizes[e].bit_length() - 1
-            mark //= least
-            _meet(found, e, (least, LONGEST))
-        _meet(found, longest, _between([0, mark], sizes[longest]))
-    return found
+                    self.found.setdefault(e, (VECTOR, LONGEST) if e in long else
+                                          (1, LONGEST if long else VECTOR - 1))
+
+    def of_what_is_dear(self) -> None:
+        """What does not change along an axis minds whether that has `AGAIN` indices."""
+        dear = {v.axes for v in self.values if isinstance(v, Op) and v.axes and v.op.cost >= DEAR}
+        for axis in {a for axes in dear for a in self.spec.axes.keys() - axes}:
+            self.meet(self.longest(axis), [0, AGAIN - 1])
+
+    def of_chunks(self) -> None:
+        """Many rows are folded in chunks; of several extents, half of each but one is enough."""
+        for axis, mark in (m for v in self.folds if v.merges
+                           for m in _marks_of_chunks(v, self.spec, self.sizes)):
+            *rest, longest = sorted(self.spec.axes[axis], key=self.sizes.__getitem__)
+            for e in rest:
+                least = 1 << self.sizes[e].bit_length() - 1
+                mark //= least
+                _meet(self.found, e, (least, LONGEST))
+            self.meet(longest, [0, mark])
 
 
 def _most_unrolled(values: Sequence[Value], sizes: Iterable[int]) -> int:
@@ -140,7 +181,12 @@ def _most_unrolled(values: Sequence[Value], sizes: Iterable[int]) -> int:
 
 
 def _marks_of_chunks(fold: Fold, spec: Specialized, sizes: Sequence[int]) -> list[tuple[str, int]]:
-    """Axes on whose lengths it depends whether a fold goes in chunks, and the mark of each."""
+    """Axes on whose lengths it depends whether a fold goes in chunks, and the mark of each.
+
+    `CHUNKED` rows of at most `NARROW` elements do, if there are at most `SLICES` of each for folds
+    that wait; of fewer, if nothing is kept, each is one.  `DEEP` rows of slices may be folded by
+    rows, and within these what rounds if it is `FEW`.
+    """
     def length(axis: str) -> int:
         return math.prod(sizes[e] for e in spec.axes[axis])
 
