@@ -122,12 +122,15 @@ class _Marks:
         Rows that are written are worth more if they have `LINED` elements, rows that are divided if
         they have as many as `LEAST`, rows of several folds if they have `JAMMED`, rows that come
         from memory if they have `ASKED`, others that several loops read, if the first cache has
-        them, and those that are folded side by side if they have `FORESEEN` bytes.
+        them, and those that are folded side by side if they have `FORESEEN` bytes.  Of lines that
+        maps read across, threads share the elements if there are less than `LINED`.
         """
         far, along = self.spec.far, [v for v in self.folds if axis in v.over]
         marks = [JAMMED - 1] if jams(axis, self.folds) and not far else []
         if axis in self.written:
             marks += [LINED - 1, *self.quotients]
+        elif not self.folded:
+            marks.append(LINED - 1)
         if far and self.folded and not along:
             marks.append(FORESEEN // self.spec.operands[operand].dtype.itemsize)
         if along and len(along) + (axis in self.written) > 1:

@@ -103,10 +103,26 @@ class _Scheduler(Keeping):
                 serial = self.chunks(segment)
                 continue
             parallel = segment.in_pieces
-            scope = self.phase(segment.axis if parallel else None) if (
+            scope = self.phase(self.shared(segment) if parallel else None) if (
                 parallel or serial is None) else serial
             serial = None if parallel else scope
             self.segment(segment, (), scope)
+
+    def shared(self, segment: Segment) -> str | None:
+        """The axis whose indices threads share: the elements of few lines that are turned."""
+        tiled = self.tiled(segment, ())
+        return self.tiles_of(segment, ())[0] if tiled else segment.axis
+
+    def tiled(self, segment: Segment, bound: tuple[str, ...]) -> list[Load]:
+        """What a segment reads across and copies in tiles."""
+        return across(segment.roots, bound, self.spec) if self.spec.large or (
+            self.spec.crossed) else []
+
+    def tiles_of(self, segment: Segment, bound: tuple[str, ...]) -> tuple[str, ...]:
+        """The axes of the loops over tiles, the outer one first."""
+        rows, columns = remaining(segment.roots[0], bound)
+        few = not bound and self.spec.between(rows)[1] < LINED
+        return (columns, rows) if few else (rows, columns)
 
     def level(self, level_roots: Sequence[Root], bound: tuple[str, ...], scope: Scope) -> None:
         """Everything that `level_roots` do inside of the loops over `bound`."""
@@ -138,8 +154,8 @@ class _Scheduler(Keeping):
         if is_side(axis):
             self.side(segment, bound, scope)
             return
-        loads = across(segment.roots, bound, self.spec)
-        if loads and (self.spec.large or self.spec.crossed):
+        loads = self.tiled(segment, bound)
+        if loads:
             self.tiles(segment, loads, bound, scope)
             return
         strip = open_strip(bound)
@@ -218,8 +234,9 @@ class _Scheduler(Keeping):
               scope: Scope) -> None:
         """Two loops over tiles; `loads`, which lie across, are copied first, along their lines."""
         rows, columns = remaining(segment.roots[0], bound)
-        inner = Loop(columns, "tiles", [])
-        scope.body.append(Loop(rows, "tiles" if bound else "parallel tiles", [inner]))
+        around, within = self.tiles_of(segment, bound)
+        inner = Loop(within, "tiles", [])
+        scope.body.append(Loop(around, "tiles" if bound else "parallel tiles", [inner]))
         inside = scope.inside(inner.body)
         for load in loads:
             tile = Element(load.axes, load.dtype, inside.name(
