@@ -45,6 +45,7 @@ class Keeping(Folding):
                     *(self.uses[f] for f in root.needs))
         self.by_rows: set[Fold] = {r.fold for r in self.roots if r.by_rows}
         self.later: Sequence[Segment] = []  # loops that find outputs in a cache, at all levels
+        self.apart: Sequence[Root] = ()  # functions of what rows give, in loops of their own
 
     def compute_once(self) -> None:
         """The phases of what loops would compute again and again."""
@@ -199,7 +200,8 @@ class Keeping(Folding):
                     shared and not self.same_phase(segment, later, fold)):
                 late[fold] = self.uses[fold]
         around = {axis_of(b) for b in bound}
-        values = [a for r in users for v in (r, *self.waiting.get(r.of, ())) for a in v.args]
+        values = [a for r in users for v in (r, *self.waiting.get(r.of, ()))
+                  for a in (r.needs if r in self.apart else v.args)]
         pending = {v: f for f, every in self.waiting.items() if isinstance(f, Fold) for v in every}
         known: dict[Value, Fold | None] = {
             v: None if v in self.buffered else pending.get(v) for v in self.planned}

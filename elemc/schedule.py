@@ -39,6 +39,7 @@ from .sharing import (
     Segment,
     across,
     around_few,
+    functions_of_rows,
     loops,
     pair_scans,
     runs_along,
@@ -86,7 +87,8 @@ class _Scheduler(Keeping):
 
     def top(self, top_roots: Sequence[Root]) -> None:
         """The phases: each loop all of whose roots keep its axis may run in pieces."""
-        segments = loops(top_roots, ())
+        self.apart = functions_of_rows(top_roots)
+        segments = loops(top_roots, (), self.apart)
         serial: Scope | None = None
         for k, segment in enumerate(segments):
             if not self.remains(segment):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 
+from .cost import calls
 from .layout import Layout
 from .nest import Assign, Let, Local, Loop, Statement, names_made, names_used
 from .order import few_axes
@@ -112,8 +113,12 @@ class Segment:
         return any(same_states(r.of, root.of) for r in self.roots)
 
 
-def loops(level_roots: Sequence[Root], bound: tuple[str, ...]) -> list[Segment]:
-    """The loops of one level: each root enters the first loop that it can."""
+def loops(level_roots: Sequence[Root], bound: tuple[str, ...],
+          apart: Collection[Root] = ()) -> list[Segment]:
+    """The loops of one level: each root enters the first loop that it can.
+
+    Those that go `apart` enter none in which what they need ends.
+    """
     found: list[Segment] = []
     place: dict[Fold, int] = {}
     for root in level_roots:
@@ -129,7 +134,7 @@ def loops(level_roots: Sequence[Root], bound: tuple[str, ...]) -> list[Segment]:
             elif axis is None or axis_of(axis) in need.over:  # here it ends
                 shares = isinstance(need, Scan) and found[at].takes(root, reverse, bound)
             else:
-                shares = found[at].axis == axis
+                shares = found[at].axis == axis and root not in apart
             earliest = max(earliest, at if shares else at + 1)
         for k in range(earliest, len(found)):
             if found[k].takes(root, reverse, bound):
@@ -141,6 +146,20 @@ def loops(level_roots: Sequence[Root], bound: tuple[str, ...]) -> list[Segment]:
         if isinstance(root.of, Fold):
             place[root.of] = k
     return found
+
+
+def functions_of_rows(top_roots: Sequence[Root]) -> list[Root]:
+    """What only calls functions of what rows give: in a loop of its own, vectors go along the rows.
+
+    None does if something else needs the same functions, for it would call them again.
+    """
+    def own(root: Root) -> list[Value]:
+        return [v for v in walk(root.inputs(), lambda v: isinstance(v, Fold)) if v.axes]
+
+    found = [r for r in top_roots if r.needs and not isinstance(r.of, Scan) and calls(own(r))
+             and all(n.axes == frozenset(r.order) and not isinstance(n, Scan) for n in r.needs)]
+    dear = {v for r in found for v in own(r) if calls([v])}
+    return [] if any(dear.intersection(own(r)) for r in top_roots if r not in found) else found
 
 
 def carried(wanted: Sequence[Value], late: Mapping[Fold, Collection[Fold]],

@@ -188,3 +188,24 @@ def test_folds_with_a_kept_axis_between_go_by_rows(shape):
                 np.testing.assert_array_equal(f(x)[0], got[0])
         finally:
             ec.set_num_threads(before)
+
+
+def test_functions_of_what_rows_give_go_along_the_rows():
+    """In a loop of their own, unless another one calls the same functions for every row."""
+    x, w = np.random.default_rng(0).standard_normal((300, 40)), np.linspace(-1, 1, 40)
+    for function, apart in (
+            (lambda x, w: np.tanh(np.sum(x * w, axis=1)), True),
+            (lambda x, w: np.mean(np.logaddexp(0, np.sum(x * w, axis=1))), True),
+            (lambda x, w: np.max(x, axis=1) + np.log(np.sum(np.exp(x), axis=1)), True),
+            (lambda x, w: (np.sum(x, axis=1), np.exp(np.sum(x * w, axis=1) / 9)), True),
+            (lambda x, w: np.sqrt(np.sum(x * x, axis=1)), False),
+            (lambda x, w: x * np.tanh(np.sum(x * w, axis=1, keepdims=True)), False),
+            (lambda x, w: (np.exp(np.sum(x, axis=1) / 9), x * np.exp(np.sum(x, axis=1) / 9)[:, None]), False)):
+        f = ec.compile(function)
+        want, got, part = function(x, w), f(x, w), f(x[7:8], w)
+        several = isinstance(want, tuple)
+        assert ("buffer0" in f.dump(x, w)) == apart
+        for g, e, p in zip(*((v if several else (v,)) for v in (got, want, part)), strict=True):
+            np.testing.assert_allclose(g, e, rtol=1e-12, atol=1e-14)
+            if np.ndim(e):
+                np.testing.assert_array_equal(g[7:8], p)
