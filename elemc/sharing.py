@@ -151,13 +151,17 @@ def loops(level_roots: Sequence[Root], bound: tuple[str, ...],
 def functions_of_rows(top_roots: Sequence[Root]) -> list[Root]:
     """What only calls functions of what rows give: in a loop of its own, vectors go along the rows.
 
-    None does if something else needs the same functions, for it would call them again.
+    None does if something else needs the same functions, for it would call them again, or if vectors
+    go along the rows anyway, in strips.
     """
+    strips = {r.of for r in top_roots if in_strips(r.order)}
+
     def own(root: Root) -> list[Value]:
         return [v for v in walk(root.inputs(), lambda v: isinstance(v, Fold)) if v.axes]
 
     found = [r for r in top_roots if r.needs and not isinstance(r.of, Scan) and calls(own(r))
-             and all(n.axes == frozenset(r.order) and not isinstance(n, Scan) for n in r.needs)]
+             and all(n.axes == frozenset(r.order) and not isinstance(n, Scan) for n in r.needs)
+             and strips.isdisjoint(r.needs)]
     dear = {v for r in found for v in own(r) if calls([v])}
     return [] if any(dear.intersection(own(r)) for r in top_roots if r not in found) else found
 
