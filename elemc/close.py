@@ -266,7 +266,7 @@ class Program:
     place_of : str
         The accumulator whose result it finds the first place of; "" if it is no such thing.
     of_part : bool
-        Whether it adds few columns in the order of many, of which they are a part.
+        Whether the order in which it adds must not depend on how much it keeps, which is a part.
     """
 
     name: str

@@ -76,8 +76,6 @@ class FoldLoops(Fetches):
                 "merge_lanes": self.merge(
                     replace(fold, merge=fold.merge_settled or fold.merge),
                     f"{fold.name}_lane[l]", f"{fold.name}_lane[l + h]"),
-                "merge_strip": self.merge(
-                    fold, f"{fold.name}[l]", f"{fold.name}_rows[r * {self.width} + l]"),
                 "merge_halves": self.merge(
                     fold, f"{fold.name}_rows[l]", f"{fold.name}_rows[l + h * {self.width}]"),
                 "merge_packed": self.merge(fold, f"{fold.name}[l]", f"{fold.name}_rows[l]"),
@@ -200,8 +198,8 @@ class FoldLoops(Fetches):
         tree = any(f["tree"] for f in folds)
         each = item.axis in self.kernel.chunks  # these are long, and so few
         whole = start == "0"
-        span, block = stop if whole else f"{stop} - {start}", (
-            "PACK * ROWS" if item.packed else "ROWS")
+        span = stop if whole else f"{stop} - {start}"
+        block = "PACK * ROWS" if item.packed else "ROWS"
         if tree and not each:
             self.macros.add("ROWS")
         fetched = set(self.fetched)
@@ -209,18 +207,16 @@ class FoldLoops(Fetches):
                 "kind": "blocks", "var": f"i{k}", "start": start, "stop": stop, "tree": tree,
                 "strip": self.strip if item.strip else "",
                 "direct": all(f.part is None for f in item.folds),
-                "halves": all(f.dtype.kind == "f" for f in item.folds),  # no integer waits as long
                 "base": f"b{k}", "end": f"e{k}", "width": width, "rows": rows, "folds": folds,
                 "block": block, "each": each, "none": f"!{stop}" if whole else "",
                 "several": f"{span} > {block}",
-                "pushes": stop if each else f"{span if whole else f'({span})'} / "
-                          f"{f'({block})' if item.packed else block} + 1",
+                "pushes": stop if each else f"{grouped(span)} / {grouped(block)} + 1",
                 "count": f"{name}_count" if item.strip is not None else (
                     f"i{k}" if each else f"b{k} / ROWS" if whole else f"(b{k} - {start}) / ROWS"),
-                "top": f"{name}_top", "done": f"{name}_done", "body": self.body(item.body),
+                "top": f"{name}_top", "body": self.body(item.body),
                 "pair": [], "left_start": "", "run": self.run(item),
                 "packed": self.packed(item) if item.packed else None}
-        self.macros |= {"UNROLL"} if item.packed and view["halves"] else set()
+        self.macros |= {"UNROLL"} if item.packed else set()
         view |= self.pair(item, view, fetched) if item.jammed else {}
         return view | self.joined(folds, "" if item.strip is None else "[l]")
 
@@ -290,16 +286,19 @@ class FoldLoops(Fetches):
         return {
             "merge_lanes": assign("{name}_lane[l] = {merge_lanes}", folds),
             "set_rows": assign("{name}_rows[l] = {neutral}", folds),
-            "merge_strip": assign("{name}[l] = {merge_strip}", folds),
             "merge_halves": assign("{name}_rows[l] = {merge_halves}", folds),
             "merge_packed": assign("{name}[l] = {merge_packed}", folds),
-            "merge_exact_rows": assign("{name}[l] = {merge_strip}", exact),
             "merge_top": assign("{name} = {merge_top}", trees),
             "set_trees": assign("{name}{at} = {neutral}", trees),
             "set_exact": assign("{name}{at} = {neutral}", exact),
             "set_parts": assign("{name} = {part}", trees),
             "merge_parts": assign("{name}{at} = {merge_part}", folds),
             "merge_exact": assign("{name}{at} = {merge_part}", exact)}
+
+
+def grouped(term: str) -> str:
+    """A term as a factor."""
+    return f"({term})" if " " in term else term
 
 
 def beside(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

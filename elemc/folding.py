@@ -154,8 +154,8 @@ class Folding(Leaves):
     def vectors(self, segment: Segment, axis: str, length: int, scope: Scope) -> None:
         """Choose between values in a loop of its own, where a row is too short for lanes.
 
-        There it is vectors that choose; in the loop that folds them it would be branches.  What
-        waits in outputs that loop writes, and so has to know.
+        There it is vectors that choose; in the loop that folds them it would be branches.  If that
+        writes what waits in outputs, only these are chosen before.
         """
         def known(value: Value) -> bool:
             return scope.find(value) is not None
@@ -169,7 +169,8 @@ class Folding(Leaves):
     def blocks(self, segment: Segment, merged: Sequence[Root], inner: tuple[str, ...],
                scope: Scope, strip: str | None) -> None:
         """An outer folded axis: every turn of the inner loops gives a partial state."""
-        short = inner[0] == f"{inner[-1]}:{ROWS}"  # one block needs no tree
+        chunk = inner[0].removeprefix(f"{inner[-1]}:")  # how many rows, of which one
+        short = chunk == str(ROWS)  # block needs no tree
         folds = self.lane_folds(merged, short)
         loop = Blocks(inner[-1], folds, [], strip, self.come_late(merged, inner[-1], strip))
         inside = scope.inside(loop.body)
@@ -183,13 +184,12 @@ class Folding(Leaves):
                 part = target_of(self.name("part"), fold.dtype, strip)
                 self.declare([part], [fold.neutral], inside, strip)
                 self.states[root.fold] = [part]
-        if direct and strip and not short and len(merged) == len(segment.roots) and (
-                self.spec.between(inner[-1])[1] >= PACK * ROWS):
-            width = self.narrow(merged, folds, strip)
-            if width:
-                self.pack(merged, loop, width, scope)
-                for fold in folds:  # one block needs no tree
-                    fold.tree &= inner[0] != f"{inner[-1]}:{PACK * ROWS}"
+        alone = direct and not short and len(merged) == len(segment.roots)
+        if alone and strip and self.spec.between(inner[-1])[1] >= PACK * ROWS and (
+                width := self.narrow(merged, folds, strip)):
+            self.pack(merged, loop, width, scope)
+            for fold in folds:
+                fold.tree &= chunk != str(PACK * ROWS)
         self.level(segment.roots, inner, inside)
         scope.body.append(loop)
         for root, fold in zip(merged, folds, strict=True):
@@ -200,7 +200,7 @@ class Folding(Leaves):
                 self.states[root.fold] = [target_of(fold.name, fold.dtype, strip)]
 
     def come_late(self, folded: Sequence[Root], axis: str, strip: str | None) -> bool:
-        """Whether short rows that follow each other in memory are folded side by side."""
+        """Whether rows that follow each other come from memory, and are shorter than foreseen."""
         if not self.spec.far or strip is None:
             return False
         loads = [(v, self.spec.operands[v.operand]) for v in walk(

@@ -17,7 +17,8 @@ from .scope import Scope
 from .sharing import Segment, carried
 from .values import LINED, At, Fold, Load, Op, Scan, Specialized, Store, Value, walk
 
-WAITS = {"divide": 1, "reciprocal": 1, "sqrt": 2}  # how long a vector of bytes takes
+WAITS = {"divide": 1, "reciprocal": 1, "sqrt": 2}  # how long each byte of an element takes
+WAITED = 8  # as long as the quotient of two doubles, or a root of floats, takes
 
 
 def is_fold(value: Value) -> bool:
@@ -172,9 +173,9 @@ class Keeping(Folding):
         """
         below = [v for v in walk([value], is_fold) if v.axes == value.axes]
         several = passes and len({v.operand for v in below if isinstance(v, Load)}) > 1
-        waits = sum(WAITS.get(v.op.name, 0) * v.dtype.itemsize for v in below if isinstance(v, Op))
-        long = waits >= 8 and (passes or self.spec.between(row)[0] >= LINED)
-        return several or long or cost(below) >= HEAVY or self.lies_across(below, row)
+        time = sum(WAITS.get(v.op.name, 0) * v.dtype.itemsize for v in below if isinstance(v, Op))
+        slow = time >= WAITED and (passes or self.spec.between(row)[0] >= LINED)
+        return several or slow or cost(below) >= HEAVY or self.lies_across(below, row)
 
     def lies_across(self, values: Sequence[Value], row: str) -> bool:
         """Whether lines of what is loaded along a row lie along other axes."""

@@ -151,8 +151,8 @@ def loops(level_roots: Sequence[Root], bound: tuple[str, ...],
 def functions_of_rows(top_roots: Sequence[Root]) -> list[Root]:
     """What only calls functions of what rows give: in a loop of its own, vectors go along the rows.
 
-    None does if something else needs the same functions, for it would call them again, or if vectors
-    go along the rows anyway, in strips.
+    None does if something else needs the same functions, for it would call them again, or if
+    vectors go along the rows anyway, in strips.
     """
     strips = {r.of for r in top_roots if in_strips(r.order)}
 

@@ -120,8 +120,10 @@ def _where(node: Apply) -> Node | None:
     Else that is known when sizes are: in `lower.Lowering.select`.
     """
     condition, x, y = node.args
-    taken, other = (x, y) if isinstance(condition, Const) and condition.value else (y, x)
-    return taken if isinstance(condition, Const) and (not other.ndim or other is taken) else None
+    if not isinstance(condition, Const):
+        return None
+    taken, other = (x, y) if condition.value else (y, x)
+    return taken if not other.ndim or other is taken else None
 
 
 def _as(name: str, node: Apply) -> Node:

@@ -27,7 +27,6 @@ from .maps import run_extents
 from .portable import substitute
 from .stream_files import Outputs, open_input, progress, release, scratch_files
 from .stream_plan import AT_ONCE, Part, Place, Planner, program_of
-from .values import SHORT
 
 BLOCK_MIB = 64
 State = tuple[np.ndarray, ...]
@@ -214,8 +213,7 @@ class _Run:
                     new[node, place] = node
                 else:
                     made = node.rebuild(tuple(new[read] for read in self.plan.reads(node, place)))
-                    wide = place is not None and self.plan.shape(node)[place] >= SHORT
-                    new[node, place] = of_part(made) if wide else made
+                    new[node, place] = made if place is None else of_part(made)
         outputs: list[Node] = []
         for part in parts:
             if part.kind == "fold":
@@ -247,7 +245,7 @@ class _Run:
 
 
 def of_part(node: Node) -> Node:
-    """A node; if it folds, a few columns as it would many: see `stream_plan._rows`."""
+    """A node; if it folds, then in the same order in blocks of any size of what it keeps."""
     program = program_of(node)
     if program is None:
         return node

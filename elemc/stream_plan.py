@@ -37,7 +37,6 @@ from .graph import (
 )
 from .graph_gradients import Scatter, SumTo
 from .records import dataclass
-from .values import SHORT
 
 SLAB = 2**20  # bytes: the least --block, what a good plan needs, and about what a chunk takes
 LONGEST_CHUNK = 65536
@@ -268,7 +267,7 @@ class Planner:
                    if isinstance(n, (Input, Captured)) and (p is not None or kind in AT_ONCE))
         slab += self.bytes(node) // (length if kind == "store" else 1)
         return Part(node, kind, axis, view, length, slab, level,
-                    min(length, _rows(view, length)) if kind == "store" else 1, output)
+                    min(length, _rows(view)) if kind == "store" else 1, output)
 
     def check_fold(self, node: Accumulate, axis: int) -> None:
         """Whether chunks along `axis` can be folded apart and merged."""
@@ -361,15 +360,12 @@ class Planner:
         return self.fit(node.arg, dims[0])
 
 
-def _rows(view: View, length: int) -> int:
+def _rows(view: View) -> int:
     """How many indices of its axis a block has at least, if the axis has as many.
 
-    Axes of size 1 have kernels of their own, which may add in another order, and so have narrow
-    tables, of which no parts are taken; those of others add as these do.
+    Axes of size 1 have kernels of their own, which may add in another order.
     """
-    folds = [p for n in view.wants if (p := program_of(n)) and n not in view.cuts]
-    rounds = any(not (p.exact or p.index) for p in folds)
-    return 1 if not folds else length if rounds and length < SHORT else 2
+    return 2 if any(program_of(n) and n not in view.cuts for n in view.wants) else 1
 
 
 def program_of(node: Node) -> Program | None:

@@ -107,7 +107,7 @@ def _between_slices(found: list[Root], spec: Specialized) -> list[Root]:
             return False
         low, high = spec.between(inner[-1])
         few = math.prod(spec.between(a)[1] for a in within) <= FEW
-        return (root.fold.program.exact or few) and (
+        return (root.fold.program.exact or few and not root.fold.program.of_part) and (
             VECTOR <= low and high <= NARROW and spec.between(around)[0] >= DEEP)
 
     turned = {r.order: memory(r) for r in found if isinstance(r.of, Fold) and goes(r)}

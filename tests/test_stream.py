@@ -396,14 +396,20 @@ def test_gradients_go_by_blocks():
 
 
 @pytest.mark.parametrize("columns", [3, 15, 16, 17])
-def test_columns_add_up_as_they_do_in_narrow_tables_or_wide_ones(columns):
-    """Of narrow tables no parts are taken, and those of wide ones do not add as narrow ones do."""
+def test_columns_add_up_the_same_however_many_a_block_has(columns):
+    """Though a narrow table adds in another order than a wide one."""
     data = np.random.default_rng(columns).standard_normal((20_011, columns))
     for make in (lambda x: x / x.std(axis=0), lambda x: softmax(x, 0), lambda x: x - x.max(axis=0)):
-        check(ec.function([x], make(x)), data)
+        check(ec.function([x], make(x)), data, exact=columns > 15)
     weights = np.random.default_rng(1).standard_normal((1, columns))
     a, b = ec.matrix("a"), ec.matrix("b")
     gradient = ec.function([a, b], ec.grad(np.sum(ec.tanh(a * b)), [b]))
-    want, = gradient(data, weights)
-    for block in (3, 64):
-        assert streamed(gradient, data, weights, block=block)[0].tobytes() == want.tobytes()
+    check(gradient, data, weights, exact=False)
+
+
+@pytest.mark.parametrize("shape", [(150, 6, 6, 700), (200, 3, 8, 1000), (200, 5, 4, 30), (1200, 17, 3)])
+def test_slices_add_up_the_same_however_many_a_block_has(shape):
+    data = np.random.default_rng(0).standard_normal(shape)
+    s = ec.array("s", len(shape))
+    for make in (lambda s: s.sum(axis=(0, 2)), lambda s: s - s.mean(axis=(0, 2), keepdims=True)):
+        check(ec.function([s], make(s)), data, exact=False)
