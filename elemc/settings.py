@@ -12,7 +12,7 @@ from .build import FFI, KEEP_C, USE_THREADS_C, machine_constants, runtime_functi
 from .cache import cache_dir, entries
 from .constants import Constants
 from .errors import ArgumentError, CompileError
-from .threads import choose, number_of_threads
+from .threads import choose, forget, number_of_threads
 from .toolchain import fallback, find_toolchain
 
 MEMORY_C = "void elemc_memory(int64_t *facts)"
@@ -29,15 +29,18 @@ def get_num_threads() -> int:
     return number_of_threads()
 
 
-def set_num_threads(count: int) -> None:
-    """Set how many threads a call may use; small calls use fewer.
+def set_num_threads(count: int | None) -> None:
+    """Set how many threads a call may use; small calls use fewer.  None: as many as at the start.
 
     Raises
     ------
     ArgumentError
-        If `count` is not a positive integer.
+        If `count` is neither None nor a positive integer.
     """
-    choose(count)
+    if count is None:
+        forget()
+    else:
+        choose(count)
     if find_toolchain() is not None:
         runtime_function(USE_THREADS_C)(number_of_threads())
 

@@ -26,6 +26,14 @@ def settings():
     build.runtime_function(build.KEEP_C)(-1)
 
 
+def test_none_is_the_number_of_the_start():
+    before = ec.get_num_threads()
+    ec.set_num_threads(before + 1)
+    assert ec.get_num_threads() == before + 1
+    ec.set_num_threads(None)
+    assert ec.get_num_threads() == before
+
+
 def results(f, *arrays):
     """What f gives on each number of threads, in Python's call path and in C's."""
     found = []
