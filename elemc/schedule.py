@@ -87,8 +87,8 @@ class _Scheduler(Keeping):
 
     def top(self, top_roots: Sequence[Root]) -> None:
         """The phases: each loop all of whose roots keep its axis may run in pieces."""
-        self.apart = functions_of_rows(top_roots)
-        segments = loops(top_roots, (), self.apart)
+        apart = self.apart = functions_of_rows(top_roots)
+        segments = loops(top_roots, (), apart)
         serial: Scope | None = None
         for k, segment in enumerate(segments):
             if not self.remains(segment):
@@ -99,7 +99,7 @@ class _Scheduler(Keeping):
             if is_side(segment.axis):
                 self.given, serial = side_of(segment), None
                 self.top([replace(r, order=r.order[1:], given=None) for r in segment.roots])
-                self.given = None
+                self.given, self.apart = None, apart
                 continue
             if segment.chunked:
                 serial = self.chunks(segment)
@@ -111,9 +111,8 @@ class _Scheduler(Keeping):
             self.segment(segment, (), scope)
 
     def shared(self, segment: Segment) -> str | None:
-        """The axis whose indices threads share: the elements of few lines that are turned."""
-        tiled = self.tiled(segment, ())
-        return self.tiles_of(segment, ())[0] if tiled else segment.axis
+        """The axis whose indices threads share."""
+        return self.tiles_of(segment, ())[0] if self.tiled(segment, ()) else segment.axis
 
     def tiled(self, segment: Segment, bound: tuple[str, ...]) -> list[Load]:
         """What a segment reads across and copies in tiles."""
@@ -121,7 +120,7 @@ class _Scheduler(Keeping):
             self.spec.crossed) else []
 
     def tiles_of(self, segment: Segment, bound: tuple[str, ...]) -> tuple[str, ...]:
-        """The axes of the loops over tiles, the outer one first."""
+        """The axes of the loops over tiles: of few lines, threads share the elements."""
         rows, columns = remaining(segment.roots[0], bound)
         few = not bound and self.spec.between(rows)[1] < LINED
         return (columns, rows) if few else (rows, columns)
