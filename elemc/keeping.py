@@ -126,14 +126,17 @@ class Keeping(Folding):
     def outlasted(self, value: Value, root: Root) -> bool:
         """Whether all else that needs a value has had it where `root` stores over it.
 
-        That is in an earlier loop, for it waits for fewer folds, or in the same one.
+        That is in an earlier loop, for it waits for fewer folds, and for none that ends in the loop
+        around both, or in the same one.
         """
         place = {r.of: k for k, s in enumerate(self.later) for r in s.roots}
         for other in (r for s in self.later for r in s.roots if r is not root):
             if value in walk(other.inputs(), is_fold):
                 ahead = self.depth(root) - self.depth(other)
                 same = place[other.of] == place[root.of] and set(other.loops) == set(root.loops)
-                if ahead < 0 or place[other.of] > place[root.of] or ahead == 0 and not same:
+                waits = any(place.get(n) == place[root.of] for n in {*other.needs} - {*root.needs})
+                after = ahead < 0 or place[other.of] > place[root.of]
+                if waits or after or ahead == 0 and not same:
                     return False
         return True
 

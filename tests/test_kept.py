@@ -357,3 +357,15 @@ def test_what_is_chosen_before_short_rows_is_written_where_it_waits():
         patch.setattr(binding, "FEW", 1)  # kernels of known lengths
         for out, want in zip(f(x, c, out=outs), function(x, c), strict=True):
             np.testing.assert_allclose(out, want, rtol=1e-13, atol=1e-15)
+
+
+def test_what_waits_is_not_stored_over_before_all_folds_of_the_loop_have_ended():
+    def function(x, c):
+        t = x / (np.abs(x) + 1).sum(axis=1, keepdims=True)
+        u = t / (np.abs(t) + 1).sum(axis=1, keepdims=True)
+        return (t + x.sum(axis=0, keepdims=True) / 10) * np.abs(c).max(axis=1, keepdims=True), u
+
+    x, c = (np.repeat(a, 2, axis=-1)[..., ::2] for a in np.random.default_rng(9).random((2, 8, 39)))
+    outs = tuple(np.zeros((8, 39), order="F") for _ in range(2))
+    for out, want in zip(ec.compile(function)(x, c, out=outs), function(x, c), strict=True):
+        np.testing.assert_allclose(out, want, rtol=1e-13, atol=1e-15)
