@@ -116,7 +116,7 @@ class Keeping(Folding):
             if not isinstance(store, Store):
                 continue
             value = self.dear(segment, root)
-            if value is not None and self.outlasted(value, root):
+            if value is not None and value not in self.kept and self.outlasted(value, root):
                 there = [v for v, s in self.kept.items() if s is store]
                 after = still_needed(inputs, value)
                 if not any(v in after if v in self.buffered else value in still_needed(inputs, v)

@@ -369,3 +369,15 @@ def test_what_waits_is_not_stored_over_before_all_folds_of_the_loop_have_ended()
     outs = tuple(np.zeros((8, 39), order="F") for _ in range(2))
     for out, want in zip(ec.compile(function)(x, c, out=outs), function(x, c), strict=True):
         np.testing.assert_allclose(out, want, rtol=1e-13, atol=1e-15)
+
+
+def test_what_waits_in_one_output_does_not_move_to_another():
+    def function(x, c):
+        v = np.sin(x * x) / (1 + c * c)
+        return v / (np.abs(v) + 1).sum(axis=0), x * x * np.abs(c).max(axis=0), v
+
+    given = np.random.default_rng(3).normal(size=(5, 31, 36))
+    pull = ec.vjp(ec.compile(function))
+    mixed = [a if k == 3 else np.asfortranarray(a) for k, a in enumerate(given)]
+    for got, want in zip(pull(*mixed), pull(*given), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
