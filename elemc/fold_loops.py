@@ -25,7 +25,7 @@ from .nest import (
     statements,
     values_of,
 )
-from .row_ends import LANE_BYTES, LANES, is_store, turns
+from .row_ends import LANE_BYTES, LANES, grouped, is_store, turns
 from .values import Convert, Op, Value, walk
 
 # Bytes of the arrays of a strip, at most: of the states of folds, which stay in the first cache;
@@ -239,7 +239,7 @@ class FoldLoops(Fetches):
             [beside(one, other)] if one["kind"] == "lanes" else [one, other])]
         length = turns(start, stop)
         return {"pair": both,
-                "left_start": f"{stop} - {f'({length})' if ' ' in length else length} % 2"}
+                "left_start": f"{stop} - {grouped(length)} % 2"}
 
     def run(self, item: Blocks) -> dict[str, Any] | None:
         """The innermost loop for several rows at once, if memory is what it waits for."""
@@ -294,11 +294,6 @@ class FoldLoops(Fetches):
             "set_parts": assign("{name} = {part}", trees),
             "merge_parts": assign("{name}{at} = {merge_part}", folds),
             "merge_exact": assign("{name}{at} = {merge_part}", exact)}
-
-
-def grouped(term: str) -> str:
-    """A term as a factor."""
-    return f"({term})" if " " in term else term
 
 
 def beside(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

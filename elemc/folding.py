@@ -169,10 +169,10 @@ class Folding(Leaves):
     def blocks(self, segment: Segment, merged: Sequence[Root], inner: tuple[str, ...],
                scope: Scope, strip: str | None) -> None:
         """An outer folded axis: every turn of the inner loops gives a partial state."""
-        chunk = inner[0].removeprefix(f"{inner[-1]}:")  # how many rows, of which one
-        short = chunk == str(ROWS)  # block needs no tree
+        chunk = inner[0].removeprefix(f"{inner[-1]}:")  # its number of rows, if there are chunks
+        short = chunk == str(ROWS)  # one block needs no tree
         folds = self.lane_folds(merged, short)
-        loop = Blocks(inner[-1], folds, [], strip, self.come_late(merged, inner[-1], strip))
+        loop = Blocks(inner[-1], folds, [], strip, self.foreseen_late(merged, inner[-1], strip))
         inside = scope.inside(loop.body)
         direct = strip is not None and all(next_axis(r, inner) == strip for r in merged)
         for root, fold in zip(merged, folds, strict=True):
@@ -199,7 +199,7 @@ class Folding(Leaves):
             if not root.by_rows:
                 self.states[root.fold] = [target_of(fold.name, fold.dtype, strip)]
 
-    def come_late(self, folded: Sequence[Root], axis: str, strip: str | None) -> bool:
+    def foreseen_late(self, folded: Sequence[Root], axis: str, strip: str | None) -> bool:
         """Whether rows that follow each other come from memory, and are shorter than foreseen."""
         if not self.spec.far or strip is None:
             return False

@@ -120,7 +120,7 @@ class RowEnds(Expressions):
     def left(self, length: str, lanes: str, least: int = 0) -> str:
         """How many elements of a row fill no lanes, but 0 if they are at most `least`, in C."""
         if not least:
-            return f"({length}) % {lanes}" if " " in length else f"{length} % {lanes}"
+            return f"{grouped(length)} % {lanes}"
         self.macros.add("LEFT")
         return f"LEFT({length}, {lanes}, {least})"
 
@@ -239,6 +239,11 @@ def is_store(statement: Statement, strip: str = "") -> bool:
     if isinstance(statement, Assign) and isinstance(statement.target, Element):
         return bool(statement.target.dims) or statement.target.at == strip
     return isinstance(statement, Write) and statement.mask is None
+
+
+def grouped(term: str) -> str:
+    """A term as a factor."""
+    return f"({term})" if " " in term else term
 
 
 def turns(start: str, stop: str) -> str:
