@@ -5,14 +5,15 @@ most: what it asks for comes meanwhile, and all of them find their rows in the s
 
 What is in a cache, but not in the first, comes sooner, and asking for it is work like another: that
 does a fold that reads least, if the first cache holds two rows, and no functions are called, which
-take longer than the rows to come.
+take longer than the rows to come.  So does a fold alone that reads several
+operands, of elements of `ALONE` bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .cost import HELD, calls, cost
+from .cost import ALONE, HELD, calls, cost
 from .nest import LaneLoop, Loop, Statement, statements, values_of
 from .sharing import rows_of, runs_along
 from .values import ASKED, LINED, Load, Specialized, Value, walk
@@ -38,10 +39,12 @@ def ask_in_time(body: Sequence[Statement], around: str, spec: Specialized) -> No
                                      if isinstance(v, Load) and lines(v, row.axis)):
             readers.setdefault(operand, []).append(k)
     for operand, several in readers.items():
-        if len(several) > 1:
+        alone = not spec.far and len(readers) > 1 and (
+            spec.operands[operand].dtype.itemsize >= ALONE)
+        if len(several) > 1 or alone:
             able = [k for k in several if _could_ask(rows[k])]
             if not spec.far:
-                able = [k for k in several[1:] if isinstance(rows[k], LaneLoop)
+                able = [k for k in several[len(several) > 1:] if isinstance(rows[k], LaneLoop)
                         and _held(operand, rows[k], spec)]
                 least = min((_reads(values[k]) for k in able), default=0)
                 able = [k for k in able if _reads(values[k]) == least]

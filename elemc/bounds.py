@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from .cost import DEAR, FORESEEN, HELD, JAMMED, calls, jams
+from .cost import ALONE, DEAR, FORESEEN, HELD, JAMMED, calls, jams
 from .quotients import LEAST, divides
 from .refold import COUNTS, loads_of, memory_order, order_in_memory
 from .values import (
@@ -126,15 +126,21 @@ class _Marks:
         maps read across, threads share the elements if there are less than `LINED`.
         """
         far, along = self.spec.far, [v for v in self.folds if axis in v.over]
+        size = self.spec.operands[operand].dtype.itemsize
         marks = [JAMMED - 1] if jams(axis, self.folds) and not far else []
         if axis in self.written:
             marks += [LINED - 1, *self.quotients]
         elif not self.folded:
             marks.append(LINED - 1)
         if far and self.folded and not along:
-            marks.append(FORESEEN // self.spec.operands[operand].dtype.itemsize)
-        if along and len(along) + (axis in self.written) > 1:
-            marks += [ASKED - 1] if far else [] if calls(self.values) else [LINED - 1, HELD]
+            marks.append(FORESEEN // size)
+        several = len(along) + (axis in self.written) > 1
+        alone = size >= ALONE and 1 < len(
+            {v.operand for v in self.values if isinstance(v, Load) and axis in v.axes})
+        if along and far and several:
+            marks.append(ASKED - 1)
+        elif along and not far and (several or alone) and not calls(self.values):
+            marks += [LINED - 1, HELD]
         return marks
 
     def of_few(self) -> None:

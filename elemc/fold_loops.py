@@ -243,7 +243,8 @@ class FoldLoops(Fetches):
 
     def run(self, item: Blocks) -> dict[str, Any] | None:
         """The innermost loop for several rows at once, if memory is what it waits for."""
-        apart = item.strip is None or item.packed or any(f.part or f.rows for f in item.folds)
+        apart = item.strip is None or item.packed or item.singly or any(
+            f.part or f.rows for f in item.folds)
         parts = any(isinstance(s, Write) or isinstance(s, Loop) and s.kind == "parts"
                     for s in statements(item.body))  # lines are written one after the other
         if apart or parts or len(item.body) > 1 or _cost(item.body) >= HEAVY:

@@ -35,7 +35,7 @@ from .order import few_axes
 from .roots import Root, next_axis, remaining
 from .row_ends import LANE_BYTES
 from .scope import Scope
-from .sharing import Segment, rows_of
+from .sharing import Segment, go_singly, rows_of
 from .values import (
     BLOCK,
     CHUNKED,
@@ -172,7 +172,8 @@ class Folding(Leaves):
         chunk = inner[0].removeprefix(f"{inner[-1]}:")  # its number of rows, if there are chunks
         short = chunk == str(ROWS)  # one block needs no tree
         folds = self.lane_folds(merged, short)
-        loop = Blocks(inner[-1], folds, [], strip, self.foreseen_late(merged, inner[-1], strip))
+        loop = Blocks(inner[-1], folds, [], strip, self.foreseen_late(merged, inner[-1], strip),
+                      singly=go_singly(merged, inner[-1], strip, self.spec))
         inside = scope.inside(loop.body)
         direct = strip is not None and all(next_axis(r, inner) == strip for r in merged)
         for root, fold in zip(merged, folds, strict=True):
@@ -194,8 +195,7 @@ class Folding(Leaves):
         scope.body.append(loop)
         for root, fold in zip(merged, folds, strict=True):
             if not direct and not root.by_rows:
-                [part] = self.states.pop(root.fold)
-                fold.part = part.name
+                fold.part = self.states[root.fold][0].name
             if not root.by_rows:
                 self.states[root.fold] = [target_of(fold.name, fold.dtype, strip)]
 

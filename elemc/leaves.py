@@ -149,8 +149,9 @@ class Leaves:
 
     def forget_kept(self, store: Store) -> None:
         """What was kept where `store` writes is to be found there no longer."""
-        for value in [v for v in self.buffered if self.kept.get(v) is store]:
-            del self.buffered[value], self.kept[value]
+        for value, at in [*self.buffered.items()]:
+            if isinstance(at, Load) and at.operand == store.operand:
+                del self.buffered[value], self.kept[value]
 
     def advance(self, scans: Sequence[Root], scope: Scope) -> None:
         """One more element of scans; their values here are known from now on."""

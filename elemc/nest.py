@@ -228,6 +228,7 @@ class Blocks:
     `packed` adds these, an element each, to as many states, called `name_rows`; `back` stores what
     is kept of them.  The body is for what is left.  A block has as many of these rows as of others.
     `jammed` is as in `Loop`.  Where rows come `late` from memory, the next ones are asked for.
+    `singly`, one row is added to a strip of states after the other, and not RUN at a time.
     """
 
     axis: str
@@ -241,6 +242,7 @@ class Blocks:
     packed: list[Statement] = field(default_factory=list)
     back: list[Statement] = field(default_factory=list)
     jammed: bool = False
+    singly: bool = False
 
 
 @dataclass

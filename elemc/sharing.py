@@ -11,7 +11,21 @@ from .nest import Assign, Let, Local, Loop, Statement, names_made, names_used
 from .order import few_axes
 from .records import dataclass
 from .roots import Root, axis_of, in_strips, next_axis, remaining
-from .values import VECTOR, ZERO, Access, At, Fold, Load, Scan, Specialized, Store, Value, walk
+from .values import (
+    LINED,
+    NARROW,
+    VECTOR,
+    ZERO,
+    Access,
+    At,
+    Fold,
+    Load,
+    Scan,
+    Specialized,
+    Store,
+    Value,
+    walk,
+)
 
 SQUARE = 32  # bytes of the lines of a square that is turned in registers
 
@@ -37,6 +51,20 @@ def rows_of(access: Access, layout: Layout) -> tuple[str | None, bool]:
     outer = zip(layout.perm, layout.packed, strict=False)
     return next(((access[dim].axis, packed) for dim, packed in reversed([*outer])
                  if access[dim] != ZERO), ("", False))  # that of a merged axis is ZERO
+
+
+def go_singly(folded: Sequence[Root], axis: str, strip: str | None, spec: Specialized) -> bool:
+    """Whether rows of several operands are added to one strip of states one after the other.
+
+    So memory sends two lines or three at a time, where it would send four rows of each; short rows
+    would wait for the states that the one before stored, long ones are not read to their ends.
+    """
+    if strip is None or len(folded) > 1:
+        return False
+    low, high = spec.between(strip)
+    loads = walk((v for r in folded for v in r.inputs()), lambda v: isinstance(v, Fold))
+    along = [v for v in loads if isinstance(v, Load) and v.axes.issuperset((axis, strip))]
+    return len(along) > 1 and LINED <= low and high <= NARROW
 
 
 def across(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialized) -> list[Load]:
