@@ -106,7 +106,7 @@ class _Marks:
                 self.found |= exact
                 continue
             most = 0 if len(long) > 1 else BLOCK if self.folded.issuperset(axes) else (
-                NARROW if self.folded else 0)
+                NARROW[self.spec.far] if self.folded else 0)
             most //= math.prod(n for n, _ in exact.values())
             if self.sizes[long[0]] <= most:
                 self.found |= exact
@@ -133,7 +133,7 @@ class _Marks:
         elif not self.folded:
             marks.append(LINED - 1)
         if far and self.folded and not along:
-            marks.append(FORESEEN // size)
+            marks += [FORESEEN // size, NARROW[False]]
         several = len(along) + (axis in self.written) > 1
         alone = size >= ALONE and 1 < len(
             {v.operand for v in self.values if isinstance(v, Load) and axis in v.axes})
@@ -206,7 +206,7 @@ def _marks_of_chunks(fold: Fold, spec: Specialized, sizes: Sequence[int]) -> lis
     if not row:  # few turns are folded apart
         return [(a, CHUNKED[False] - 1) for a in fold.over]
     waits = any(isinstance(v, Fold) for v in walk(fold.args))
-    marks = [(row, NARROW), *((a, SLICES) for a in slices if waits)]
+    marks = [(row, NARROW[spec.far]), *((a, SLICES) for a in slices if waits)]
     if all(length(a) <= most for a, most in marks):
         marks.append((around, CHUNKED[length(row) < SHORT] - 1))
     if slices:

@@ -13,6 +13,7 @@ from .dtypes import ctype
 from .fetching import Fetches
 from .jamming import other_turn
 from .nest import (
+    RUN,
     Blocks,
     Kernel,
     LaneFold,
@@ -34,8 +35,6 @@ from .values import Convert, Op, Value, walk
 STRIP_BYTES = {"STRIP": 8192, "STAGE": 512, "ABREAST": 128, "SLICED": 512}
 LEAST_BYTES = 512  # of a strip with many arrays
 WIDE = 4  # times as wide are strips that wait for memory: lines that go on are foreseen
-RUN = 4  # rows that are added to a strip of states before these go to memory
-FAR_RUN = 8  # of long rows that come from there themselves
 
 
 class FoldLoops(Fetches):
@@ -46,7 +45,9 @@ class FoldLoops(Fetches):
         self.trees: dict[str, dict[str, str]] = {}
         self.packs: set[str] = set()  # the axes of rows that are taken side by side
         self.strips: dict[str, int] = {}  # the lengths of strips, by their names in C
-        self.run_length = FAR_RUN if kernel.far and not kernel.chunks else RUN
+        self.run_length = min((s.run for p in kernel.phases for s in statements(p.body)
+                               if isinstance(s, Blocks) and s.run > 1), default=1)
+        self.wide = 1  # how many times as wide as others strips may be
 
     def need_strip(self, name: str, size: int, count: int = 1, times: int = 1) -> None:
         """Make strips of this name narrow enough for `count` arrays of elements of `size` bytes.
@@ -188,15 +189,16 @@ class FoldLoops(Fetches):
         start, stop = self.bounds(item.axis)
         name = item.folds[0].name
         width = "1" if item.strip is None else f"w{self.digit[item.strip]}"
+        each = item.axis in self.kernel.chunks  # these are long, and so few
         if item.strip is not None:
             wide = WIDE if self.kernel.far and _cost(item.body) < HEAVY else 1
             for fold in item.folds:
                 self.need_strip(self.strip, fold.dtype.itemsize, len(item.folds), wide)
+            self.wide = wide if each else 1  # the parts of chunks, which have arrays of their own
         self.width = item.width
         folds = [self.fold(f, item) for f in item.folds]
         rows, folds = [f for f in folds if f["row"]], [f for f in folds if not f["row"]]
         tree = any(f["tree"] for f in folds)
-        each = item.axis in self.kernel.chunks  # these are long, and so few
         whole = start == "0"
         span = stop if whole else f"{stop} - {start}"
         block = "PACK * ROWS" if item.packed else "ROWS"
@@ -216,6 +218,7 @@ class FoldLoops(Fetches):
                 "top": f"{name}_top", "body": self.body(item.body),
                 "pair": [], "left_start": "", "run": self.run(item),
                 "packed": self.packed(item) if item.packed else None}
+        self.wide = 1
         self.macros |= {"UNROLL"} if item.packed else set()
         view |= self.pair(item, view, fetched) if item.jammed else {}
         return view | self.joined(folds, "" if item.strip is None else "[l]")
@@ -243,7 +246,7 @@ class FoldLoops(Fetches):
 
     def run(self, item: Blocks) -> dict[str, Any] | None:
         """The innermost loop for several rows at once, if memory is what it waits for."""
-        apart = item.strip is None or item.packed or item.singly or any(
+        apart = item.strip is None or item.packed or item.run == 1 or any(
             f.part or f.rows for f in item.folds)
         parts = any(isinstance(s, Write) or isinstance(s, Loop) and s.kind == "parts"
                     for s in statements(item.body))  # lines are written one after the other

@@ -35,7 +35,7 @@ from .order import few_axes
 from .roots import Root, next_axis, remaining
 from .row_ends import LANE_BYTES
 from .scope import Scope
-from .sharing import Segment, go_singly, rows_of
+from .sharing import Segment, rows_at_once, rows_of
 from .values import (
     BLOCK,
     CHUNKED,
@@ -173,7 +173,7 @@ class Folding(Leaves):
         short = chunk == str(ROWS)  # one block needs no tree
         folds = self.lane_folds(merged, short)
         loop = Blocks(inner[-1], folds, [], strip, self.foreseen_late(merged, inner[-1], strip),
-                      singly=go_singly(merged, inner[-1], strip, self.spec))
+                      run=rows_at_once(merged, inner[-1], strip, self.spec))
         inside = scope.inside(loop.body)
         direct = strip is not None and all(next_axis(r, inner) == strip for r in merged)
         for root, fold in zip(merged, folds, strict=True):

@@ -37,6 +37,8 @@ ROWS = 64  # rows between two steps of their tree
 TILE_BYTES = 1024  # of either side of a tile, at most: lines so long are foreseen
 TILES_BYTES = 256 << 10  # of all tiles: they stay in the second cache, and the stack of a thread
 CHUNK = 256  # rows that are folded before they are merged with others, if they have SHORT elements
+RUN = 4  # rows that are added to a strip of states before these go to memory
+FAR_RUN = 8  # of long rows that come from there themselves
 PACK = 16  # rows of a narrow table that are taken together
 PAD_BYTES = 64  # between the rows of a tile, so that they do not meet in the cache
 IDEMPOTENT = ("maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "bitwise_and",
@@ -228,7 +230,7 @@ class Blocks:
     `packed` adds these, an element each, to as many states, called `name_rows`; `back` stores what
     is kept of them.  The body is for what is left.  A block has as many of these rows as of others.
     `jammed` is as in `Loop`.  Where rows come `late` from memory, the next ones are asked for.
-    `singly`, one row is added to a strip of states after the other, and not RUN at a time.
+    `run` is how many rows are added to a strip of states at a time.
     """
 
     axis: str
@@ -242,7 +244,7 @@ class Blocks:
     packed: list[Statement] = field(default_factory=list)
     back: list[Statement] = field(default_factory=list)
     jammed: bool = False
-    singly: bool = False
+    run: int = 1
 
 
 @dataclass

@@ -74,7 +74,8 @@ def refold(spec: Specialized) -> Specialized:
                           else _masked(value))
         if not value.program.place_of or value.arg.dtype.kind == "c":
             return _masked(value)
-        narrow = axes and not rows and len(value.over) == 1 and spec.between(axes[-1])[0] <= NARROW
+        narrow = axes and not rows and len(value.over) == 1 and (
+            spec.between(axes[-1])[0] <= NARROW[False])
         if narrow and _same_twice(value.arg):
             return _first(value, shared)
         if not rows or apart or spec.between(rows[0])[1] <= PLACED:

@@ -7,7 +7,7 @@ from dataclasses import field, replace
 
 from .cost import calls
 from .layout import Layout
-from .nest import Assign, Let, Local, Loop, Statement, names_made, names_used
+from .nest import FAR_RUN, RUN, Assign, Let, Local, Loop, Statement, names_made, names_used
 from .order import few_axes
 from .records import dataclass
 from .roots import Root, axis_of, in_strips, next_axis, remaining
@@ -53,18 +53,18 @@ def rows_of(access: Access, layout: Layout) -> tuple[str | None, bool]:
                  if access[dim] != ZERO), ("", False))  # that of a merged axis is ZERO
 
 
-def go_singly(folded: Sequence[Root], axis: str, strip: str | None, spec: Specialized) -> bool:
-    """Whether rows of several operands are added to one strip of states one after the other.
+def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Specialized) -> int:
+    """How many rows are added to a strip of states before these go to memory.
 
-    So memory sends two lines or three at a time, where it would send four rows of each; short rows
-    would wait for the states that the one before stored, long ones are not read to their ends.
+    Of several operands it is one, for that sends two lines or three at a time, where it would send
+    four rows of each; but short rows would wait for the states that the one before has stored.
     """
-    if strip is None or len(folded) > 1:
-        return False
-    low, high = spec.between(strip)
+    low, high = spec.between(strip) if strip else (0, 0)
     loads = walk((v for r in folded for v in r.inputs()), lambda v: isinstance(v, Fold))
     along = [v for v in loads if isinstance(v, Load) and v.axes.issuperset((axis, strip))]
-    return len(along) > 1 and LINED <= low and high <= NARROW
+    if len(folded) == 1 and len(along) > 1 and LINED <= low and high <= NARROW[False]:
+        return 1
+    return FAR_RUN if spec.far and low > NARROW[False] else RUN
 
 
 def across(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialized) -> list[Load]:

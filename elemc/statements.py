@@ -67,7 +67,7 @@ class Statements(FoldLoops):
             case Local():
                 strip = "STAGE" if self.ends else self.strip
                 if item.strip:
-                    self.need_strip(strip, item.dtype.itemsize)
+                    self.need_strip(strip, item.dtype.itemsize, times=self.wide)
                     self.staged |= {item.name} if self.ends else set()
                 size = (f"[{strip}]" if item.strip else "[TILE][TILE + PAD]" if item.tile
                         else f"[{item.length}]" if item.length
