@@ -5,15 +5,15 @@ most: what it asks for comes meanwhile, and all of them find their rows in the s
 
 What is in a cache, but not in the first, comes sooner, and asking for it is work like another: that
 does a fold that reads least, if the first cache holds two rows, and no functions are called, which
-take longer than the rows to come.  So does a fold alone that reads several
-operands, of elements of `ALONE` bytes.
+take longer than the rows to come.  If it is the third
+cache, so does a fold alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .cost import ALONE, HELD, calls, cost
+from .cost import HELD, calls, cost
 from .nest import LaneLoop, Loop, Statement, statements, values_of
 from .sharing import rows_of, runs_along
 from .values import ASKED, LINED, Load, Specialized, Value, walk
@@ -39,9 +39,7 @@ def ask_in_time(body: Sequence[Statement], around: str, spec: Specialized) -> No
                                      if isinstance(v, Load) and lines(v, row.axis)):
             readers.setdefault(operand, []).append(k)
     for operand, several in readers.items():
-        alone = not spec.far and len(readers) > 1 and (
-            spec.operands[operand].dtype.itemsize >= ALONE)
-        if len(several) > 1 or alone:
+        if len(several) > 1 or spec.third:
             able = [k for k in several if _could_ask(rows[k])]
             if not spec.far:
                 able = [k for k in several[len(several) > 1:] if isinstance(rows[k], LaneLoop)

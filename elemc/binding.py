@@ -33,8 +33,9 @@ def signature_of(closed: Closed, sizes: Sequence[int], ins: Sequence[np.ndarray]
     if most >= FEW:
         spec = closed.specialized(signature)
         far = most >= runtime.large_bytes() and folds(spec)
-        rows = bounds_of_rows(replace(spec, far=far), sizes)
-        signature = replace(signature, far=far,
+        third = not far and folds(spec) and sum(a.nbytes for a in ins) > runtime.second_bytes()
+        rows = bounds_of_rows(replace(spec, far=far, third=third), sizes)
+        signature = replace(signature, far=far, third=third,
                             bounds=frozenset((e, *b) for e, b in rows.items()))
     spec = closed.specialized(signature)
     signature = replace(signature, crossed=runtime.crosses(read_across(spec), ins, sizes))

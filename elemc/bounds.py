@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from .cost import ALONE, DEAR, FORESEEN, HELD, JAMMED, calls, jams
+from .cost import DEAR, FORESEEN, HELD, JAMMED, calls, jams
 from .quotients import LEAST, divides
 from .refold import COUNTS, loads_of, memory_order, order_in_memory
 from .values import (
@@ -135,11 +135,9 @@ class _Marks:
         if far and self.folded and not along:
             marks += [FORESEEN // size, NARROW[False]]
         several = len(along) + (axis in self.written) > 1
-        alone = size >= ALONE and 1 < len(
-            {v.operand for v in self.values if isinstance(v, Load) and axis in v.axes})
         if along and far and several:
             marks.append(ASKED - 1)
-        elif along and not far and (several or alone) and not calls(self.values):
+        elif along and not far and (several or self.spec.third) and not calls(self.values):
             marks += [LINED - 1, HELD]
         return marks
 

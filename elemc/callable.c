@@ -46,6 +46,8 @@ enum {
   FEW = 1024             /* bytes of the largest input from which on rows have kernels */
 };
 
+enum { SECOND = 1, THIRD, MEMORY }; /* where the inputs of folds come from */
+
 typedef int (*Kernel)(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
                       const int64_t *n, const int64_t *tune, char *const *w);
 
@@ -54,6 +56,7 @@ extern void *elemc_take(size_t bytes, size_t place);
 extern size_t elemc_size(const void *data);
 extern void elemc_give(void *data);
 extern int64_t elemc_large(void);
+extern int64_t elemc_second(void);
 extern int elemc_threads(double nanoseconds);
 extern double elemc_pace(void);
 extern int elemc_run(Kernel kernel, int64_t phase, int64_t length, int64_t least,
@@ -130,6 +133,7 @@ typedef struct {
 
 static PyTypeObject CallableType;
 static double large_bytes; /* of arrays that outgrow the caches */
+static int64_t second_bytes; /* that the second cache holds */
 static double weight;      /* of a nanosecond of this machine, in units of work */
 static PyObject *fail; /* runtime.fail: raises the error of a status */
 static PyObject *name_call, *name_out, *name_where, *name_req, *name_add, *name_write;
@@ -347,12 +351,14 @@ static int64_t bytes_of(const Operand *o) {
   return size;
 }
 
-/* The bytes of the largest input. */
-static int64_t most_bytes(const Call *c, int ninputs) {
+/* The bytes of the largest input, and of all. */
+static int64_t most_bytes(const Call *c, int ninputs, int64_t *all) {
   int64_t most = 0;
+  *all = 0;
   for (int j = 0; j < ninputs; j++) {
     int64_t size = bytes_of(&c->operand[j]);
     if (size > most) most = size;
+    *all += size;
   }
   return most;
 }
@@ -449,9 +455,10 @@ static int match(const Entry *e, Call *c, const int64_t **code) {
   if (ones_of_mask(c) != *step++) return 0;
   *code = step + 2;
   if (step[0] || step[1]) { /* it depends on the size of the inputs */
-    int64_t most = most_bytes(c, e->ninputs - c->masked);
+    int64_t all, most = most_bytes(c, e->ninputs - c->masked, &all);
     if (step[0] && most >= FEW) return 0;
-    if (step[1] && ((double)most >= large_bytes) != (step[1] > 0)) return 0;
+    int from = (double)most >= large_bytes ? MEMORY : all > second_bytes ? THIRD : SECOND;
+    if (step[1] && step[1] != from) return 0;
   }
   if (outgrows_caches(c, code) != step[2]) return 0;
   int crossed = (int)**code;
@@ -1398,6 +1405,7 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit_elemc_callable(void) {
   import_array();
   large_bytes = (double)elemc_large();
+  second_bytes = elemc_second();
   weight = WEIGHT / elemc_pace();
   large_handler = PyCapsule_New(&large_memory, "mem_handler", NULL);
   name_call = PyUnicode_InternFromString("_call");

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .maps import Instruction
     from .specialize import Signature
 
+FROM = {"second": 1, "third": 2, "memory": 3}  # as in callable.c
 KINDS = ("one", "dim", "slice", "pick", "only", "join", "fit")  # as in callable.c
 
 _lock = threading.RLock()
@@ -213,8 +214,8 @@ def stream(closed: Closed, compiled: Compiled, signature: Signature,
     """How calls like one with this signature and extents `sizes` bind their arrays.
 
     In order: the extent program, with bounds; the dimensions of the mask that are 1, as bits;
-    whether it is for small inputs alone, whether it is for inputs that come from memory (1) or do
-    not (-1), whether outputs outgrow the caches; their lines, whether lines read across outgrow the
+    whether it is for small inputs alone, where inputs come from (`FROM`; 0: anywhere), whether
+    outputs outgrow the caches; their lines, whether lines read across outgrow the
     first one, what is read across, the folds that must not be empty, the outputs, the sizes, the
     pointers with their strides, the phases with their work, the buffers.  Lists start with their
     length.
@@ -229,10 +230,10 @@ def stream(closed: Closed, compiled: Compiled, signature: Signature,
     for place, step in enumerate(program):
         words += [*_instruction(step), *_bounds(sizes[place], bounds.get(place))]
     few = not bounds and bool(bounds_of_rows(compiled.spec, sizes))
-    far = 0 if not folds(compiled.spec) else 1 if signature.far else -1
+    come = FROM["memory" if signature.far else "third" if signature.third else "second"]
     lines = line_extents(compiled.spec)
     ones = sum(one << d for d, one in enumerate(signature.mask_ones))
-    words += [ones, int(few), far, int(signature.large), len(lines)]
+    words += [ones, int(few), come if folds(compiled.spec) else 0, int(signature.large), len(lines)]
     for itemsize, least, line, every in lines:
         words += [itemsize, least, len(line), *line, len(every), *every]
     across = read_across(compiled.spec)

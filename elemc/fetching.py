@@ -9,6 +9,7 @@ from .sharing import rows_of, runs_along
 from .values import Load
 
 AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where rows lie apart
+SOON = 2048  # bytes from what is folded to what is asked of the third cache
 # Rows of less bytes are asked for whole: those that the first cache holds beside what is at work,
 # and those of which the second one holds two, and what goes with them.
 WHOLE = {"FETCH": "4 * AHEAD", "FETCH_ROW": "16 * AHEAD"}
@@ -54,10 +55,11 @@ class Fetches(RowEnds):
         only where few bytes lie between elements, and only the first loop that reads them asks.
         Of strips, it is the next turn's of the loop `around`, and what that writes as well; and the
         next row of what the loop `asks` for, in place of the first that reads it.  Folds ask
-        for that alone if nothing comes from memory.
+        for that alone if nothing comes from memory; of the third cache those of everything go on.
         """
         found, asks = [], item.asks
         near = isinstance(item, LaneLoop) and not self.kernel.far
+        goes_on = self.kernel.third and near and item.axis in self.within
         late, few = (unforeseen(item.body, item.axis, k) for k in (1, most))
         every: list[Load | Write] = [*unforeseen(item.body, item.axis, len(self.kernel.operands))]
         if around:
@@ -72,7 +74,7 @@ class Fetches(RowEnds):
             rows = "" if follow and not (around or next_row) else rows
             again = want.operand in self.fetched and not (around or next_row)
             if again or not lines or rows is None or (around and rows != around) or not (
-                    next_row if near else around or rows or want in few):
+                    next_row or goes_on if near else around or rows or want in few):
                 continue
             self.fetched.add(want.operand)
             size, written = layout.step * operand.dtype.itemsize, isinstance(want, Write)
@@ -84,7 +86,7 @@ class Fetches(RowEnds):
                 fetch = needs = "FETCH_OUT" if written else "FETCH"
             elif near:
                 fetch = needs = "FETCH"
-                distance = f"2 * {distance}" if self.paired else distance
+                distance = str(SOON) if goes_on else f"2 * {distance}" if self.paired else distance
             elif rows:  # after a row comes something else, or nothing
                 fetch = "FETCH_ROW" if next_row else "FETCH"
                 use.ahead = (f"NEXT({self.extent(item.axis)} * {size}, {WHOLE[fetch]}, "

@@ -45,7 +45,7 @@ class Leaves:
     def __init__(self, spec: Specialized) -> None:
         self.spec = spec
         exact = {e: low for e, (low, high) in spec.bounds.items() if low == high}
-        self.kernel = Kernel(spec.operands, dict(spec.axes), exact, spec.far)
+        self.kernel = Kernel(spec.operands, dict(spec.axes), exact, spec.far, spec.third)
         self.states: dict[Fold, list[Named | Element]] = {}
         self.better: dict[Fold, Value] = {}  # what extrema become in the loop in which places do
         self.planned: dict[Value, Element] = {}

@@ -302,13 +302,14 @@ class Kernel:
     """The loop nests of one specialization; `axes` are those of the iteration space.
 
     `exact` has the extents that are the same in all calls; `far` tells whether inputs have to come
-    from memory.
+    from memory, `third` whether they come from the third cache.
     """
 
     operands: tuple[Operand, ...]
     axes: dict[str, tuple[int, ...]]
     exact: dict[int, int] = field(default_factory=dict)
     far: bool = False
+    third: bool = False
     phases: list[Phase] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
     chunks: dict[str, Chunks] = field(default_factory=dict)

@@ -108,6 +108,15 @@ int64_t elemc_large(void) {
   return large;
 }
 
+/* Bytes that the second cache holds. */
+int64_t elemc_second(void) {
+  long second = -1;
+#if defined _SC_LEVEL2_CACHE_SIZE
+  second = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+  return second > 0 ? second : 1 << 20;
+}
+
 /* -- large memory ------------------------------------------------------------------------------- */
 
 /* New pages cost more to fetch than most kernels take to fill them.  So large memory comes in

@@ -25,6 +25,7 @@ Phase = Callable[[], int]
 _function = cache(runtime_function)  # the first one that is loaded stays
 
 LARGE_C = "int64_t elemc_large(void)"
+SECOND_C = "int64_t elemc_second(void)"
 THREADS_C = "int elemc_threads(double nanoseconds)"
 RUN_C = ("int elemc_run(intptr_t kernel, int64_t phase, int64_t length, int64_t least, "
          "double nanoseconds, int threads, intptr_t *p, int64_t *s, int64_t *n, intptr_t *w, "
@@ -60,6 +61,11 @@ def allocate(shape: Sequence[int], dtype: np.dtype, perm: Sequence[int], zero: b
 def large_bytes() -> int:
     """Bytes from which on arrays outgrow the caches."""
     return int(_function(LARGE_C)())
+
+
+def second_bytes() -> int:
+    """Bytes that the second cache holds."""
+    return int(_function(SECOND_C)())
 
 
 def outgrows_caches(lines: Sequence[Line], sizes: Sequence[int]) -> bool:

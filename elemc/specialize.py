@@ -68,6 +68,8 @@ class Signature:
         Extents, with the least and the most that they may be; see `bounds.bounds_of_rows`.
     far : bool
         Whether an input has to come from memory, if there are folds.
+    third : bool
+        Whether inputs come from the third cache, if there are.
     crossed : bool
         Whether the lines of an input that are read across are more than the first cache holds.
     """
@@ -81,6 +83,7 @@ class Signature:
     large: bool = False
     bounds: frozenset[tuple[int, int, int]] = frozenset()
     far: bool = False
+    third: bool = False
     crossed: bool = False
 
 
@@ -121,7 +124,7 @@ def specialize(graph: Graph, extents: Extents, signature: Signature,
     bounds = {e: (low, high) for e, low, high in signature.bounds}
     spec = Specialized(tuple(operands), axes, tuple(stores), signature.large,
                        bounds | {e: (n, n) for e, n in exact.items()}, signature.far,
-                       signature.crossed)
+                       signature.crossed, signature.third)
     return by_inverses(refold(merge_axes(spec)))
 
 

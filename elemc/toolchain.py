@@ -80,9 +80,9 @@ class Toolchain(NamedTuple):
         on its position.  "full vectors": where elements have to be gathered, gcc takes short
         vectors, which are cheaper to fill; but what calls functions of the math library wants
         long ones.  "unrolled": short turns wait for the loop's own instructions; renaming
-        registers, which comes with it, adds compile time alone.  "unswitched": loops that go one
-        of two ways are two loops, however long they are.  "branches": code without loops that count
-        compiles in four fifths of the time so, and is as fast.
+        registers, which comes with it, adds compile time alone.  "unswitched": loops that go one of
+        two ways are two loops, however long.  "folds": calls of memset between loops empty their
+        registers.  "branches": code without loops that count compiles in four fifths of the time.
         """
         if self.family != "gcc":
             return ()
@@ -92,6 +92,7 @@ class Toolchain(NamedTuple):
                  "unrolled": ("-funroll-loops", "--param=max-unroll-times=4", "-fno-web",
                               "-fno-rename-registers"),
                  "unswitched": ("--param=max-unswitch-insns=1000",),
+                 "folds": ("-fno-tree-loop-distribute-patterns",),
                  "branches": ("-fno-tree-loop-optimize", "-fno-tree-vrp",
                               "-fno-tree-dominator-opts", "-fno-schedule-insns2")}
         return tuple(flag for want in wants for flag in flags.get(want, ()))
@@ -260,7 +261,6 @@ def _toolchain(command: tuple[str, ...], extra: tuple[str, ...]) -> Toolchain:
     if facts["family"] == "gcc":  # else it makes branches of calls within ?:, and of ?: within ?:
         flags += ["-fno-tree-sink", "-fno-thread-jumps"]
         flags += ["-fno-gcse", "-fira-region=one"]  # these take time, and give none
-        flags.append("-fno-tree-loop-distribute-patterns")  # calls of memset empty the registers
     simd = str(facts["simd"])
     gcc = simd and facts["family"] == "gcc"
     calls = '__attribute__((simd("notinbranch"), const))' if gcc else "__attribute__((const))"

@@ -11,8 +11,7 @@ Grammar::
     Store  := (operand, access, value, mode, mask)         mode: write | add
     Value  := Load(operand, access) | Literal(value) | Extent(extents) | Position(affine)
             | Op(op, args) | Convert(arg) | Fold(program, arg, axes, initial, where)
-            | Scan(a Fold, reverse, exclusive)
-            | At(fold, places)             what a fold gives elsewhere than where it runs
+            | Scan(a Fold, reverse, exclusive) | At(fold, places), elsewhere than where it runs
     access := one Affine per dimension of the operand
     Affine := (const + sum(coef * start(extent)) + sum(coef * axis)) / divisor, guards
 
@@ -288,6 +287,7 @@ class Specialized:
     bounds: dict[int, tuple[int, int]] = field(default_factory=dict)  # of extents
     far: bool = False  # whether an input has to come from memory
     crossed: bool = False  # whether the first cache does not hold the lines that are read across
+    third: bool = False  # whether inputs come from the third cache
 
     def between(self, axis: str) -> tuple[int, int]:
         """The least and the most that the length of an axis may be."""
