@@ -134,7 +134,7 @@ class FoldLoops(Fetches):
         k = self.digit[item.axis]
         tree = any(f.tree for f in item.folds) and item.axis not in self.within
         widest = max(f.dtype.itemsize for f in item.folds)
-        count = max(LANES, LANE_BYTES // widest)  # no other fold of the kernel has a say
+        count = least = max(LANES, LANE_BYTES // widest)  # no other fold of the kernel has a say
         stores = any(isinstance(s, Write) or is_store(s) for s in statements(item.body))
         if all(f.exact for f in item.folds):  # others mind in which order they are merged
             count *= 2 if item.axis in self.within else 1  # a chunk is long
@@ -143,6 +143,8 @@ class FoldLoops(Fetches):
         length = self.length(self.extent_of(item.axis))
         full = length is None or int(length) >= count
         apart = self.apart(item, count) if full else 1
+        if full and apart == 1 and not item.lanes and (further := self.apart(item, least)) > 1:
+            count, apart = least, further
         if full:
             self.laned.add(item.axis)
             self.macros |= {"UNROLL"} | ({"BLOCK"} if tree else set())
