@@ -10,7 +10,7 @@ import numpy as np
 
 from . import ops
 from .dtypes import ctype
-from .expressions import terms_along
+from .expressions import STEPS, terms_along
 from .fetching import AHEAD
 from .fold_loops import STRIP_BYTES
 from .mathlib import LIBRARIES
@@ -29,7 +29,6 @@ from .templating import environment
 from .values import BLOCK, LINED
 from .work import work_of
 
-STEPS = (0, 1, 2, 3, 4, 8, 16)  # elements between neighbours of which gcc makes vectors
 COLUMNS = 512  # the least that a thread folds, of many: shorter pieces of rows are read slowly
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import ops
+from .cost import calls
 from .dtypes import ctype, literal
 from .layout import Operand
 from .nest import (
@@ -23,6 +24,8 @@ from .nest import (
     Named,
     Statement,
     bodies,
+    statements,
+    values_of,
 )
 from .records import dataclass
 from .values import (
@@ -37,8 +40,10 @@ from .values import (
     Op,
     Position,
     Value,
+    walk,
 )
 
+STEPS = (0, 1, 2, 3, 4, 8, 16)  # elements between neighbours of which gcc makes vectors
 PRIMARY = 16
 CAST = 14
 
@@ -92,6 +97,10 @@ class Expressions:
         self.instead: dict[str, str] = {}  # what counts along an axis, if not its variable
         self.stored: Value | None = None  # what is being stored as a float16
         self.finer: dict[str, int] = {}  # how many turns go to one element of an axis
+        self.laned: set[str] = set()  # the axes of folds in lanes
+        self.lane = ""  # that of the lanes that are being folded
+        self.calls = calls(walk(v for p in kernel.phases for s in statements(p.body)
+                                for v in values_of(s)))
 
     # -- names -------------------------------------------------------------------------------
 
@@ -143,14 +152,25 @@ class Expressions:
         for axis in sorted(whole, key=self.digit.__getitem__):
             if (index := self.var(axis)) != "0":
                 stride = use.strides.setdefault(axis, f"{use.base}_s{self.digit[axis]}")
-                by = self.finer.get(axis)
-                known = by and self.known_stride(use.operand, use.access, axis)
-                parts.append(f"{index} * {known // by if by and known else stride}")
+                parts.append(f"{index} * {self.own_stride(use, axis) or stride}")
         for dim, at in enumerate(use.access):
             if at.divisor > 1:
                 stride = use.strides.setdefault(dim, f"{use.base}_d{dim}")
                 parts.append(f"{self.affine(at)[0]} * {stride}")
         return " + ".join(parts) or "0"
+
+    def own_stride(self, use: Use, axis: str) -> int:
+        """The distance in bytes for this loop alone, if it is another than for all; else 0.
+
+        In lanes gcc would want to read on behind the last one, and cannot; in other loops over the
+        same axis it makes vectors of some steps, which where functions are called takes longer than
+        to gather.
+        """
+        by, size = self.finer.get(axis, 0), self.kernel.operands[use.operand].dtype.itemsize
+        if not by and (self.calls or axis not in self.laned or axis == self.lane):
+            return 0
+        known = self.known_stride(use.operand, use.access, axis) or 0
+        return known // by if by else known if 1 < abs(known) // size in STEPS else 0
 
     def known_stride(self, operand: int, access: Access, axis: str | int) -> int | None:
         """The distance in bytes along a loop axis, or a dimension, if it is known."""

@@ -168,7 +168,7 @@ class FoldLoops(Fetches):
                 "var": f"i{k}", "start": start, "stop": stop, "fetch": [], "fetch_end": [],
                 "base": f"b{k}", "end": f"e{k}", "count": f"b{k} / BLOCK",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds]}
-        self.finer = {item.axis: apart} if apart > 1 else {}
+        self.lane, self.finer = item.axis, {item.axis: apart} if apart > 1 else {}
         view["body"] = self.body(item.body)
         self.finer = {}
         end = f"e{k}" if tree else stop
@@ -182,6 +182,7 @@ class FoldLoops(Fetches):
             if use.ahead:  # nothing asks for what is behind the last lanes
                 last = self.address(use, item.axis, f"({end} - 1)", distance)
                 view["fetch_end"].append(f"{fetch}({last})")
+        self.lane = ""
         return (view | self.settle(item.folds) | self.joined(view["folds"])
                 | row_states(view["folds"], tree))
 

@@ -44,7 +44,6 @@ class RowEnds(Expressions):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.lanes: dict[str, int] = {}  # of the loops in lanes
-        self.laned: set[str] = set()  # the axes of folds in lanes
         self.least: dict[str, int] = {}  # how long rows are at least, if that fills lanes
         self.turn = ""  # what names begin with in the second of two turns
 
