@@ -222,6 +222,35 @@ def test_large_outputs_are_recognised_on_both_call_paths():
     assert getattr(f, "_hits", 4) == 6  # all but the first call of each kind
 
 
+@pytest.mark.skipif(runtime.second_bytes() >= runtime.large_bytes(), reason="the third cache is small")
+@pytest.mark.parametrize("shape", [(), (200,)])
+def test_where_the_inputs_of_folds_come_from(shape):
+    """What is more than the second cache holds is asked for, of everything and of rows."""
+    s = ec.array("x", ndim=1 + len(shape))
+    f = ec.function([s], ec.sum(s, axis=-1))
+    n = runtime.second_bytes() // (8 * 200 if shape else 8)
+    for size in (n, n + 1, 300):
+        x = np.ones((size, *shape))
+        for _ in range(2):
+            assert np.array_equal(f(x), x.sum(axis=-1))
+        third = x.nbytes > runtime.second_bytes()
+        assert f.example((x,))[1].third == third
+        assert ("FETCH(x_p" in f.dump(x)) == third
+    assert {c.spec.third for c in f.specializations} == {False, True}
+    assert getattr(f, "_hits", 6 - len(f.specializations)) == 6 - len(f.specializations)
+
+
+@pytest.mark.parametrize("columns", [17, 127, 128, 768, 769])
+def test_rows_of_several_operands_are_added_one_by_one(columns):
+    """If they are neither short nor long; in the same order as those of one."""
+    f, g = ec.compile(lambda x, y: (x * y).sum(axis=0)), ec.compile(lambda x: x.sum(axis=0))
+    x = values((131, columns), "float64")
+    y = x + 1
+    assert np.array_equal(f(x, y), g(x * y))
+    assert ("RUN" in f.dump(x, y)) == (columns not in (128, 768))
+    assert "RUN" in g.dump(x)
+
+
 def test_lines_that_are_worth_it():
     """Short ones that follow each other; longer ones that wait for divisions, or functions."""
     f, g, h = (ec.compile(lambda x, v, op=op: op(x) * v)

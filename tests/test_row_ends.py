@@ -142,10 +142,29 @@ def test_what_lies_between_is_dropped(dtype, step):
             assert_same_bits(f(x), f(x.copy()))
 
 
+@pytest.mark.parametrize("dtype, step, dropped", [
+    ("f8", 2, True), ("f8", 3, False), ("f4", 4, True), ("f4", 5, False)])
+def test_extrema_have_fewer_lanes_where_more_do_not_fit(dtype, step, dropped):
+    highest = ec.compile(lambda x: x.max())
+    x = RNG.random(1000 * step).astype(dtype)
+    assert ("_wide[LANES *" in highest.dump(x[::step])) == dropped
+    assert "LANES_32" in highest.dump(x) and highest(x[::step]) == x[::step].max()
+
+
+def test_steps_are_known_beside_lanes():
+    """But not in them, and not where functions are called."""
+    centred, softmax = (ec.compile(lambda x, f=f: f(x) - f(x).mean()) for f in (lambda x: x, np.exp))
+    x = RNG.random(200)[::2]
+    text = centred.dump(x)
+    assert "AT(const double, x_p, i0 * 16) - " in text
+    assert "x_s0 = s[0]" in text and "i0 * 16" not in softmax.dump(x)
+    np.testing.assert_allclose(centred(x), x - x.mean(), atol=1e-15)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="mprotect")
 @pytest.mark.parametrize("step", [2, 3, 4])
 def test_nothing_beyond_the_ends_is_read(step):
-    total = ec.compile(lambda x: np.sum(x))
+    total, top = ec.compile(lambda x: np.sum(x)), ec.compile(lambda x: np.max(x))
     page = mmap.PAGESIZE
     memory = mmap.mmap(-1, 6 * page)
     whole = np.frombuffer(memory, np.float32)
@@ -157,7 +176,7 @@ def test_nothing_beyond_the_ends_is_read(step):
     for length in (16, 17, 32, 33, 1000):
         last, first = inside[-1 - (length - 1) * step::step], inside[:1 + (length - 1) * step:step]
         for x in (last, first, last[::-1], first[::-1]):
-            assert len(x) == length and total(x) == length
+            assert len(x) == length and total(x) == length and top(x) == 1
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "int16"])
