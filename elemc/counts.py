@@ -139,7 +139,9 @@ class _Phase:
             match statement:
                 case Loop() if statement.kind in CUT:
                     self.visit(statement.body, axes)  # its lanes are a loop of their own
-                case Loop() | LaneLoop() | Blocks():
+                case LaneLoop():
+                    self.visit(statement.body, (*axes, *statement.around, statement.axis))
+                case Loop() | Blocks():
                     self.visit(statement.body, (*axes, statement.axis))
                 case If():  # all rows, and elements, count as most do
                     flops = dict(self.flops)

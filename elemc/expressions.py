@@ -338,6 +338,7 @@ def _entered(kernel: Kernel) -> list[str]:
     def visit(body: Sequence[Statement], found: dict[str, None]) -> dict[str, None]:
         for item in body:
             if isinstance(item, (Loop, LaneLoop, Blocks)):
+                found.update(dict.fromkeys(item.around if isinstance(item, LaneLoop) else ()))
                 chunks = kernel.chunks.get(item.axis) if isinstance(item, Loop) else None
                 found.setdefault(chunks.axis if chunks else item.axis)
             for inner in bodies(item):

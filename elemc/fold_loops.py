@@ -142,8 +142,9 @@ class FoldLoops(Fetches):
         count = item.lanes or count
         length = self.length(self.extent_of(item.axis))
         full = length is None or int(length) >= count
-        apart = self.apart(item, count) if full else 1
-        if full and apart == 1 and not item.lanes and (further := self.apart(item, least)) > 1:
+        alone = full and not item.around
+        apart = self.apart(item, count) if alone else 1
+        if alone and apart == 1 and not item.lanes and (further := self.apart(item, least)) > 1:
             count, apart = least, further
         if full:
             self.laned.add(item.axis)
@@ -162,7 +163,9 @@ class FoldLoops(Fetches):
             self.macros.add("INDEPENDENT")
         view: dict[str, Any] = {
                 "kind": "lanes", "lanes": lanes, "full": full, "independent": stores, "tree": tree,
-                "sure": sure, "rolled": rolled,
+                "sure": sure, "rolled": rolled, "around": [
+                    {"var": self.var(a), "start": first, "stop": last}
+                    for a in item.around for first, last in (self.bounds(a),)],
                 "apart": apart, "wide": wide, "drop_lanes": ", ".join(
                     f"{f.name}_lane[l] = {f.name}_wide[l * {apart}]" for f in item.folds),
                 "var": f"i{k}", "start": start, "stop": stop, "fetch": [], "fetch_end": [],

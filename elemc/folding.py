@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .cost import FORESEEN, HEAVY, cost
+from .cost import HEAVY, cost
 from .early import decides, leave_early
 from .leaves import Leaves, target_of
 from .nest import (
@@ -35,7 +35,7 @@ from .order import few_axes
 from .roots import Root, next_axis, remaining
 from .row_ends import LANE_BYTES
 from .scope import Scope
-from .sharing import Segment, rows_at_once, rows_of
+from .sharing import Segment, foreseen_late, rows_at_once, share_lanes
 from .values import (
     BLOCK,
     CHUNKED,
@@ -172,8 +172,8 @@ class Folding(Leaves):
         chunk = inner[0].removeprefix(f"{inner[-1]}:")  # its number of rows, if there are chunks
         short = chunk == str(ROWS)  # one block needs no tree
         folds = self.lane_folds(merged, short)
-        loop = Blocks(inner[-1], folds, [], strip, self.foreseen_late(merged, inner[-1], strip),
-                      run=rows_at_once(merged, inner[-1], strip, self.spec))
+        rows = merged, inner[-1], strip, self.spec
+        loop = Blocks(inner[-1], folds, [], strip, foreseen_late(*rows), run=rows_at_once(*rows))
         inside = scope.inside(loop.body)
         direct = strip is not None and all(next_axis(r, inner) == strip for r in merged)
         for root, fold in zip(merged, folds, strict=True):
@@ -192,23 +192,16 @@ class Folding(Leaves):
             for fold in folds:
                 fold.tree &= chunk != str(PACK * ROWS)
         self.level(segment.roots, inner, inside)
-        scope.body.append(loop)
+        parts = [self.states[root.fold] for root in merged]
         for root, fold in zip(merged, folds, strict=True):
             if not direct and not root.by_rows:
                 fold.part = self.states[root.fold][0].name
             if not root.by_rows:
                 self.states[root.fold] = [target_of(fold.name, fold.dtype, strip)]
-
-    def foreseen_late(self, folded: Sequence[Root], axis: str, strip: str | None) -> bool:
-        """Whether rows that follow each other come from memory, and are shorter than foreseen."""
-        if not self.spec.far or strip is None:
-            return False
-        loads = [(v, self.spec.operands[v.operand]) for v in walk(
-            (v for r in folded for v in r.inputs()), lambda v: isinstance(v, Fold))
-            if isinstance(v, Load) and axis in v.axes]
-        return all(rows_of(v.access, of.layout) == (axis, True)
-                   and self.spec.between(strip)[1] * of.dtype.itemsize <= FORESEEN
-                   for v, of in loads)
+        shared = share_lanes(loop, LANE_BYTES)
+        if shared:
+            self.states |= dict(zip((r.fold for r in merged), parts, strict=True))
+        scope.body.append(shared or loop)
 
     def narrow(self, folded: Sequence[Root], folds: Sequence[LaneFold], strip: str) -> int:
         """The length of a strip that is too short for vectors; 0 if rows have to go one by one."""
@@ -279,8 +272,12 @@ class Folding(Leaves):
         few = self.spec.between(axis)[1] < CHUNKED[False] and all(
             next_axis(r, (axis,)) in r.over for r in folds)
         soon = all(decides(r.fold) is not None for r in folds)
-        unit = ((4 if soon else 16 if exact else 1) * BLOCK) if last else ROWS
-        chunk = segment.axis if cut else axis if few and not last else f"{axis}:{unit}"
+        shared = few and exact and all(  # rows in lanes
+            len(row := remaining(r, (axis,))) == 1 and SHORT < self.spec.between(row[0])[0]
+            and self.spec.between(row[0])[1] <= BLOCK for r in folds)
+        unit = ((4 if soon else 16 if exact else 1) * BLOCK) if last else 4 if shared else ROWS
+        chunk = segment.axis if cut else (
+            axis if few and not last and not shared else f"{axis}:{unit}")
         if chunk != axis:
             self.kernel.chunks[chunk] = Chunks(axis, int(chunk.partition(":")[2]))
         scope = self.phase(chunk)

@@ -210,7 +210,7 @@ class LaneLoop:
     """A loop over a row in lanes; afterwards `name` of every fold holds its state.
 
     `lanes` is how many there are, if that does not follow from what is folded; a row has `least`
-    elements or more.  `asks` is as that of `Loop`.
+    elements or more.  `asks` is as that of `Loop`.  All rows of the axes `around` share the lanes.
     """
 
     axis: str
@@ -219,6 +219,7 @@ class LaneLoop:
     lanes: int = 0
     least: int = 0
     asks: frozenset[int] = frozenset()
+    around: tuple[str, ...] = ()
 
 
 @dataclass

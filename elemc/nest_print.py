@@ -117,7 +117,8 @@ class _Printer:
     def head(self, statement: LaneLoop | Blocks, indent: str) -> list[str]:
         """The line of a loop that folds, and one per fold."""
         if isinstance(statement, LaneLoop):
-            word = f"for {statement.axis} (lanes):"
+            rows = f" of all {', '.join(statement.around)}" if statement.around else ""
+            word = f"for {statement.axis} (lanes{rows}):"
         else:
             strip = f", strip {statement.strip}" if statement.strip else ""
             rows = f", {PACK} of {statement.width} side by side" if statement.packed else ""

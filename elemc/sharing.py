@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 
-from .cost import calls
+from .cost import FORESEEN, calls
 from .layout import Layout
-from .nest import FAR_RUN, RUN, Assign, Let, Local, Loop, Statement, names_made, names_used
+from .nest import (
+    FAR_RUN,
+    RUN,
+    Assign,
+    Blocks,
+    LaneLoop,
+    Let,
+    Local,
+    Loop,
+    Statement,
+    names_made,
+    names_used,
+)
 from .order import few_axes
 from .records import dataclass
 from .roots import Root, axis_of, in_strips, next_axis, remaining
@@ -65,6 +77,33 @@ def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Spe
     if len(folded) == 1 and len(along) > 1 and LINED <= low and high <= NARROW[False]:
         return 1
     return FAR_RUN if spec.far and low > NARROW[False] else RUN
+
+
+def foreseen_late(folded: Sequence[Root], axis: str, strip: str | None, spec: Specialized) -> bool:
+    """Whether rows that follow each other come from memory, and are shorter than foreseen."""
+    if not spec.far or strip is None:
+        return False
+    loads = [(v, spec.operands[v.operand]) for v in walk(
+        (v for r in folded for v in r.inputs()), lambda v: isinstance(v, Fold))
+        if isinstance(v, Load) and axis in v.axes]
+    return all(rows_of(v.access, of.layout) == (axis, True)
+               and spec.between(strip)[1] * of.dtype.itemsize <= FORESEEN
+               for v, of in loads)
+
+
+def share_lanes(rows: Blocks, lane_bytes: int) -> LaneLoop | None:
+    """A loop over rows, each of which is folded in lanes, as one whose rows share them.
+
+    So lanes are merged once.  What rounds minds in which order; and rows have to fill the lanes, of
+    `lane_bytes` together, or 16.
+    """
+    match rows:
+        case Blocks(strip=None, body=[LaneLoop(lanes=0) as row]) if (
+                [f.part for f in rows.folds] == [f.name for f in row.folds]
+                and all(f.exact and f.end_in_lanes and not f.top for f in row.folds)
+                and row.least >= max(16, *(lane_bytes // f.dtype.itemsize for f in row.folds))):
+            return replace(row, around=(rows.axis, *row.around))
+    return None
 
 
 def across(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialized) -> list[Load]:

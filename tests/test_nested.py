@@ -272,3 +272,25 @@ def test_every_number_of_elements_that_fills_no_lanes(dtype):
                                    rtol=1e-2 if dtype == "int8" else 1e-5)
         np.testing.assert_array_equal(got[5], x.cumsum(axis=1))
         np.testing.assert_array_equal(got[6], x - x.sum(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1"])
+@pytest.mark.parametrize("shape", [(9, 80), (1000, 97), (1500, 40), (3, 5, 70), (40, 7, 3, 33)])
+def test_rows_of_extrema_share_their_lanes(shape, dtype):
+    """Which are merged once, and not in every row, if these do not follow each other."""
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal((*shape[:-1], shape[-1] + 3)) * 40).astype(dtype)[..., :-3]
+    highest, all_of_first = ec.compile(lambda x: x.max()), ec.compile(
+        lambda x: (x.min(axis=tuple(range(1, x.ndim))), x.max(axis=tuple(range(1, x.ndim)))))
+    total = ec.compile(lambda x: x.sum())
+    assert highest(x) == x.max()
+    for got, want in zip(all_of_first(x), all_of_first(x.copy()), strict=True):
+        assert np.array_equal(got, want)
+    if dtype != "u1":  # of which 17 do not fill 64 lanes
+        assert "(lanes of all i" in highest.dump(x, stage="nest")
+        assert ("(lanes of all i" in all_of_first.dump(x, stage="nest")) == (x.ndim > 2)
+    assert total(x) == pytest.approx(x.sum(dtype=total(x).dtype), rel=1e-4)
+    if dtype[0] == "f":  # sums mind in which order they are merged
+        assert "lanes of all" not in total.dump(x, stage="nest")
+        x[-1, ..., -1] = np.nan
+        assert np.isnan(highest(x)) and np.isnan(all_of_first(x)[1][-1])
