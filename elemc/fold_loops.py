@@ -13,6 +13,8 @@ from .dtypes import ctype
 from .fetching import Fetches
 from .jamming import other_turn
 from .nest import (
+    LANE_BYTES,
+    LANES,
     RUN,
     Blocks,
     Kernel,
@@ -26,7 +28,7 @@ from .nest import (
     statements,
     values_of,
 )
-from .row_ends import LANE_BYTES, LANES, grouped, is_store, turns
+from .row_ends import grouped, is_store, turns
 from .values import Convert, Op, Value, walk
 
 # Bytes of the arrays of a strip, at most: of the states of folds, which stay in the first cache;

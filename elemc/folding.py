@@ -12,6 +12,7 @@ from .early import decides, leave_early
 from .leaves import Leaves, target_of
 from .nest import (
     CHOICES,
+    LANE_BYTES,
     PACK,
     ROWS,
     Assign,
@@ -33,9 +34,8 @@ from .nest import (
 from .ops import OPS
 from .order import few_axes
 from .roots import Root, next_axis, remaining
-from .row_ends import LANE_BYTES
 from .scope import Scope
-from .sharing import Segment, foreseen_late, rows_at_once, share_lanes
+from .sharing import Segment, fill_lanes, foreseen_late, rows_at_once, share_lanes
 from .values import (
     BLOCK,
     CHUNKED,
@@ -198,7 +198,7 @@ class Folding(Leaves):
                 fold.part = self.states[root.fold][0].name
             if not root.by_rows:
                 self.states[root.fold] = [target_of(fold.name, fold.dtype, strip)]
-        shared = share_lanes(loop, LANE_BYTES)
+        shared = share_lanes(loop)
         if shared:
             self.states |= dict(zip((r.fold for r in merged), parts, strict=True))
         scope.body.append(shared or loop)
@@ -272,9 +272,9 @@ class Folding(Leaves):
         few = self.spec.between(axis)[1] < CHUNKED[False] and all(
             next_axis(r, (axis,)) in r.over for r in folds)
         soon = all(decides(r.fold) is not None for r in folds)
-        shared = few and exact and all(  # rows in lanes
-            len(row := remaining(r, (axis,))) == 1 and SHORT < self.spec.between(row[0])[0]
-            and self.spec.between(row[0])[1] <= BLOCK for r in folds)
+        shared = few and exact and all(
+            len(row := remaining(r, (axis,))) == 1 and self.spec.between(row[0])[1] <= BLOCK
+            and fill_lanes(self.spec.between(row[0])[0], r.fold.program.state) for r in folds)
         unit = ((4 if soon else 16 if exact else 1) * BLOCK) if last else 4 if shared else ROWS
         chunk = segment.axis if cut else (
             axis if few and not last and not shared else f"{axis}:{unit}")

@@ -14,6 +14,8 @@ from .dtypes import ctype
 from .expressions import Expressions
 from .layout import STEP
 from .nest import (
+    LANE_BYTES,
+    LANES,
     Assign,
     Element,
     FoldIndex,
@@ -32,8 +34,6 @@ from .nest import (
 )
 from .values import SELECT, VECTOR, At, Load, Op, Position, Value, walk
 
-LANES = 16  # of a fold, at least: gcc keeps so many in registers
-LANE_BYTES = 64  # of the lanes of one fold, at least
 INTERLEAVED = ("2", "3", "4", "8")  # lengths of rows that gcc reads as columns
 APART_BYTES = 256  # of lanes with those between, at most: registers are few, and memory slow
 

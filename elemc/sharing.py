@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
+
+import numpy as np
 
 from .cost import FORESEEN, calls
 from .layout import Layout
 from .nest import (
     FAR_RUN,
+    LANE_BYTES,
+    LANES,
     RUN,
     Assign,
     Blocks,
@@ -91,17 +95,21 @@ def foreseen_late(folded: Sequence[Root], axis: str, strip: str | None, spec: Sp
                for v, of in loads)
 
 
-def share_lanes(rows: Blocks, lane_bytes: int) -> LaneLoop | None:
+def fill_lanes(least: int, states: Iterable[np.dtype]) -> bool:
+    """Whether a row of `least` elements fills the lanes of any of these states."""
+    return least >= max(LANES, *(LANE_BYTES // dtype.itemsize for dtype in states))
+
+
+def share_lanes(rows: Blocks) -> LaneLoop | None:
     """A loop over rows, each of which is folded in lanes, as one whose rows share them.
 
-    So lanes are merged once.  What rounds minds in which order; and rows have to fill the lanes, of
-    `lane_bytes` together, or 16.
+    So lanes are merged once.  What rounds minds in which order, and rows have to fill the lanes.
     """
     match rows:
         case Blocks(strip=None, body=[LaneLoop(lanes=0) as row]) if (
                 [f.part for f in rows.folds] == [f.name for f in row.folds]
                 and all(f.exact and f.end_in_lanes and not f.top for f in row.folds)
-                and row.least >= max(16, *(lane_bytes // f.dtype.itemsize for f in row.folds))):
+                and fill_lanes(row.least, (f.dtype for f in row.folds))):
             return replace(row, around=(rows.axis, *row.around))
     return None
 
