@@ -70,6 +70,7 @@ def refold(spec: Specialized) -> Specialized:
         if rows and value.program.nests:
             low, high = spec.between(rows[0])
             few = value.program.exact and low == high <= FEW and len(value.over) > 1
+            apart &= not (value.program.exact and low > SHORT and _few_rows(value, rows, spec))
             return shared(_split(value, rows[:1] if few else rows) if apart or few
                           else _masked(value))
         if not value.program.place_of or value.arg.dtype.kind == "c":
@@ -138,6 +139,12 @@ def _apart(fold: Fold, axes: Sequence[str], rows: Sequence[str]) -> bool:
     """Whether axes that are kept lie between those of `rows` and others that are folded."""
     rest = set(fold.over).difference(rows)
     return any(a in rest for a in axes[:len(axes) - len(rows)])
+
+
+def _few_rows(fold: Fold, rows: Sequence[str], spec: Specialized) -> bool:
+    """Whether `FEW` rows are folded together, which may lie anywhere and share their lanes."""
+    every = [spec.between(a) for a in fold.over if a not in rows]
+    return all(low == high for low, high in every) and math.prod(n for _, n in every) <= FEW
 
 
 def _split(fold: Fold, rows: Sequence[str]) -> Fold:
