@@ -215,10 +215,9 @@ def stream(closed: Closed, compiled: Compiled, signature: Signature,
 
     In order: the extent program, with bounds; the dimensions of the mask that are 1, as bits;
     whether it is for small inputs alone, where inputs come from (`FROM`; 0: anywhere), whether
-    outputs outgrow the caches; their lines, whether lines read across outgrow the
-    first one, what is read across, the folds that must not be empty, the outputs, the sizes, the
-    pointers with their strides, the phases with their work, the buffers.  Lists start with their
-    length.
+    outputs outgrow the caches; their lines, whether lines read across outgrow the first one, what
+    is read across, the folds that must not be empty, the outputs, the sizes, the pointers with
+    their strides, the phases with their work, the buffers.  Lists start with their length.
     """
     from .bounds import bounds_of_rows
     from .quotients import folds
