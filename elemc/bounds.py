@@ -184,7 +184,8 @@ def _most_unrolled(values: Sequence[Value], sizes: Iterable[int]) -> int:
     ends = any(isinstance(v, Fold) or isinstance(v, Op) and v.op is SELECT for v in values)
     if any(isinstance(v, Fold) and v.program.place_of for v in values):
         return 2 * SHORT  # where columns are that narrow, several rows are taken together
-    return SHORT if ends or calls(values) else max(SHORT, min(2 * LINE // min(sizes), LINE) - 1)
+    narrowest = min(sizes, default=LINE)
+    return SHORT if ends or calls(values) else max(SHORT, min(2 * LINE // narrowest, LINE) - 1)
 
 
 def _marks_of_chunks(fold: Fold, spec: Specialized, sizes: Sequence[int]) -> list[tuple[str, int]]:

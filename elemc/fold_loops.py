@@ -165,9 +165,9 @@ class FoldLoops(Fetches):
             self.macros.add("INDEPENDENT")
         view: dict[str, Any] = {
                 "kind": "lanes", "lanes": lanes, "full": full, "independent": stores, "tree": tree,
-                "sure": sure, "rolled": rolled, "around": [
+                "sure": sure, "rolled": rolled, "around": tuple(  # the same for two turns at once
                     {"var": self.var(a), "start": first, "stop": last}
-                    for a in item.around for first, last in (self.bounds(a),)],
+                    for a in item.around for first, last in (self.bounds(a),)),
                 "apart": apart, "wide": wide, "drop_lanes": ", ".join(
                     f"{f.name}_lane[l] = {f.name}_wide[l * {apart}]" for f in item.folds),
                 "var": f"i{k}", "start": start, "stop": stop, "fetch": [], "fetch_end": [],

@@ -16,6 +16,7 @@ from .nest import (
     RUN,
     Assign,
     Blocks,
+    Element,
     LaneLoop,
     Let,
     Local,
@@ -103,12 +104,16 @@ def fill_lanes(least: int, states: Iterable[np.dtype]) -> bool:
 def share_lanes(rows: Blocks) -> LaneLoop | None:
     """A loop over rows, each of which is folded in lanes, as one whose rows share them.
 
-    So lanes are merged once.  What rounds minds in which order, and rows have to fill the lanes.
+    So lanes are merged once.  What rounds minds in which order, and so does what does not go on in
+    lanes; and rows have to fill these.
     """
     match rows:
         case Blocks(strip=None, body=[LaneLoop(lanes=0) as row]) if (
                 [f.part for f in rows.folds] == [f.name for f in row.folds]
                 and all(f.exact and f.end_in_lanes and not f.top for f in row.folds)
+                and all(isinstance(s, Let) or isinstance(s, Assign)
+                        and isinstance(s.target, Element) and s.target.at == "lane"
+                        for s in row.body)
                 and fill_lanes(row.least, (f.dtype for f in row.folds))):
             return replace(row, around=(rows.axis, *row.around))
     return None

@@ -294,3 +294,17 @@ def test_rows_of_extrema_share_their_lanes(shape, dtype):
         assert "lanes of all" not in total.dump(x, stage="nest")
         x[-1, ..., -1] = np.nan
         assert np.isnan(highest(x)) and np.isnan(all_of_first(x)[1][-1])
+
+
+def test_rows_by_twos_share_their_lanes():
+    f = ec.compile(lambda x, y: ((x & (y > 0)[:, None, :]).sum(axis=(1, 2), dtype=np.int32), y.sum(axis=1)))
+    x, y = np.ones((3, 9, 203), np.int32)[:, :, :-3], np.ones((3, 200), np.float32)
+    assert "other_sum1_lane" in f.dump(x, y)
+    assert np.array_equal(f(x, y)[0], (x & 1).sum(axis=(1, 2)))
+
+
+@pytest.mark.parametrize("dtype", ["u4", "f8"])
+def test_lanes_are_not_shared_beside_what_goes_on_one_by_one(dtype):
+    f = ec.compile(lambda x: (x.max(axis=(1, 2)), x.argmin(axis=None)))
+    x = np.random.default_rng(0).integers(0, 1000, (8, 9, 43)).astype(dtype)[..., :-3]
+    assert np.array_equal(f(x)[0], x.max(axis=(1, 2))) and f(x)[1] == x.argmin()
