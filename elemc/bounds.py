@@ -142,11 +142,14 @@ class _Marks:
         return marks
 
     def of_few(self) -> None:
-        """Folds of at most `FEW` elements are unrolled."""
-        for fold in self.folds:
+        """Folds of at most `FEW` elements are unrolled, and have kernels of their own."""
+        for fold in (f for f in self.folds if f.program.lanes):
             every = [e for a in fold.over for e in self.spec.axes[a]]
-            if fold.program.lanes and math.prod(self.sizes[e] for e in every) <= FEW:
+            longest = max(every, key=self.sizes.__getitem__)
+            if math.prod(self.sizes[e] for e in every) <= FEW:
                 self.found |= {e: (self.sizes[e], self.sizes[e]) for e in every}
+            elif self.sizes[longest] > FEW:
+                self.meet(longest, [FEW])
 
     def of_rows_abreast(self) -> None:
         """What cannot be merged minds whether there are `VECTOR` rows to go side by side."""

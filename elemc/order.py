@@ -181,6 +181,7 @@ def _strip_axis(loads: Sequence[Load], operands: Sequence[Operand], kept: Sequen
         if load.axes.isdisjoint(over) or not layout.perm:
             continue
         at = load.access[layout.perm[-1]]
-        inner = [axis for axis, step in at.terms if step == 1 and at.divisor == 1]
-        return inner[0] if inner and inner[0] in kept else None
+        steps = {axis: abs(step) for axis, step in at.terms if at.divisor == 1}
+        inner = min(steps, key=steps.__getitem__, default=None)
+        return inner if inner in kept else None
     return None
