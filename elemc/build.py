@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 ENTRY_C = (
     "int %s(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s, "
-    "const int64_t *n, const int64_t *tune, char *const *w)"
+    "const int64_t *n, volatile int64_t *decided, char *const *w)"
 )
 
 # functions of runtime.c

@@ -49,7 +49,7 @@ enum {
 enum { SECOND = 1, THIRD, MEMORY }; /* where the inputs of folds come from */
 
 typedef int (*Kernel)(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
-                      const int64_t *n, const int64_t *tune, char *const *w);
+                      const int64_t *n, volatile int64_t *decided, char *const *w);
 
 /* runtime.c */
 extern void *elemc_take(size_t bytes, size_t place);
@@ -918,10 +918,12 @@ static int phases(const Call *c, const Entry *e, int threads, int64_t buffers) {
   for (int64_t k = 0; k < c->has.phases; k++) all += c->work[k];
   PyThreadState *state = all > RELEASE || threads > 1 ? PyEval_SaveThread() : NULL;
   int status = 0;
-  for (int64_t k = 0; k < c->has.phases; k++)
-    status |= threads == 1 ? e->kernel(k, 0, c->length[k], c->p, c->s, c->n, NULL, c->w)
+  for (int64_t k = 0; k < c->has.phases; k++) {
+    int64_t decided = 0;
+    status |= threads == 1 ? e->kernel(k, 0, c->length[k], c->p, c->s, c->n, &decided, c->w)
                            : elemc_run(e->kernel, k, c->length[k], c->least[k], c->work[k],
                                        threads, c->p, c->s, c->n, c->w, buffers);
+  }
   if (state != NULL) PyEval_RestoreThread(state);
   return status;
 }

@@ -6,7 +6,7 @@ import keyword
 import re
 from collections.abc import Sequence
 
-RESERVED = re.compile(r"(begin|end|phase|status|tune|[abcijnpsw]|([abceijnt]|acc|row|buffer)\d+|"
+RESERVED = re.compile(r"(begin|end|phase|status|decided|[abcijnpsw]|([abceijnt]|acc|row|buffer)\d+|"
                       r"(elemc|kernel)_.*|_.*|.*_(p|v|s\d+|\d+)|l|half|[fc]?(32|64)|"
                       r"int|long|main)$")
 # With a number, these may be the names of other variables, strides, types or functions.

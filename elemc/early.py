@@ -1,6 +1,7 @@
 """Folds of everything that are decided early: once one `any` is true, no other chunk is looked at.
 
-Each thread leaves the others of its own chunks alone, and says that they are decided, too.
+The thread that finds it tells the others by `decided`, which all of a call share: they leave their
+chunks alone, and say that these are decided, too.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ def decides(fold: Fold) -> np.bool_ | None:
     return None
 
 
-def leave_early(loop: Loop, parts: Mapping[Fold, Element], name: str) -> list[Statement]:
+def leave_early(loop: Loop, parts: Mapping[Fold, Element]) -> Loop:
     """A loop over chunks of folds, whose states are `parts`, that ends where all are decided.
 
-    It stays as it is if it does something else.
+    That ends it for all threads.  It stays as it is if it does something else.
     """
     inside = [*statements(loop.body)]
     made = {s.target for s in inside if isinstance(s, Assign)}
@@ -53,8 +54,8 @@ def leave_early(loop: Loop, parts: Mapping[Fold, Element], name: str) -> list[St
     kept = any(len(part.dims) > 1 for part in parts.values())
     if kept or not parts or stores != {*parts.values()} or not all(
             isinstance(s, (Let, Local, Assign, LaneLoop, Blocks, Loop)) for s in inside):
-        return [loop]
-    decided, tests = Named(NOTHING, BOOL, name), list[Value]()
+        return loop
+    decided, tests = Named(NOTHING, BOOL, "*decided"), list[Value]()
     ends: list[Statement] = []
     for fold, part in parts.items():
         last = decides(fold)
@@ -63,4 +64,4 @@ def leave_early(loop: Loop, parts: Mapping[Fold, Element], name: str) -> list[St
         ends.append(Assign(part, Literal(NOTHING, BOOL, last)))
     every = reduce(lambda a, b: Op(NOTHING, BOOL, OPS["logical_and"], (a, b)), tests)
     loop.body = [If(decided, ends, [*loop.body, Assign(decided, every)])]
-    return [Local(name, BOOL), Assign(decided, Literal(NOTHING, BOOL, np.False_)), loop]
+    return loop

@@ -210,7 +210,7 @@ class _Emitter(Statements):
 
 
 ENTRY = ("int %s(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,\n"
-         "       const int64_t *n, const int64_t *tune, char *const *w)")
+         "       const int64_t *n, volatile int64_t *decided, char *const *w)")
 
 TYPES = {f"{u}int{b}_t": f"typedef __{u.upper()}INT{b}_TYPE__ {u}int{b}_t;"
          for b in (8, 16, 32, 64) for u in ("", "u")}

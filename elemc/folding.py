@@ -294,7 +294,7 @@ class Folding(Leaves):
             if root.fold in self.states:
                 self.finish_chunk(root, chunk, inside, None)
         ends = {r.fold: self.parts[r.fold] for r in folds if r.fold in self.parts}
-        scope.body += leave_early(loop, ends, self.name("decided")) if soon else [loop]
+        scope.body.append(leave_early(loop, ends) if soon else loop)
         rest: Scope | None = None
         for kept in sorted({r.kept: None for r in folds}, key=lambda k: not k):
             rest = self.merge([r for r in folds if r.kept == kept], chunk, kept)

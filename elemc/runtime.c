@@ -282,7 +282,7 @@ void elemc_memory(int64_t facts[4]) {
  * calls of other Python threads run on their own thread alone. */
 
 typedef int (*Kernel)(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
-                      const int64_t *n, const int64_t *tune, char *const *w);
+                      const int64_t *n, volatile int64_t *decided, char *const *w);
 
 typedef struct {
   Kernel kernel;
@@ -291,6 +291,7 @@ typedef struct {
   const int64_t *s, *n;
   char *const *w; /* buffers of thread 0, then those of thread 1, ... */
   int64_t buffers;
+  volatile int64_t decided; /* set by the thread that knows what all fold: the others end */
   fenv_t modes; /* of floating-point arithmetic, in the caller */
   int threads;
   _Atomic int status;
@@ -364,8 +365,8 @@ static void work(Job *job, int thread) {
     int64_t begin, end;
     while ((begin = atomic_fetch_add(&share->next, job->piece)) < share->end) {
       end = share->end - begin > job->piece ? begin + job->piece : share->end;
-      status |= job->kernel(job->phase, begin, end, job->p, job->s, job->n, NULL,
-                            job->w + thread * job->buffers);
+      status |= job->kernel(job->phase, begin, end, job->p, job->s, job->n,
+                            &job->decided, job->w + thread * job->buffers);
     }
   }
 #if defined __x86_64__
@@ -502,8 +503,10 @@ int elemc_run(Kernel kernel, int64_t phase, int64_t length, int64_t least, doubl
   const int worth = elemc_threads(nanoseconds);
   if (threads > worth) threads = worth;
   const int64_t piece = threads < 2 ? length : piece_of(length, nanoseconds, threads, least);
-  if (piece >= length || pthread_mutex_trylock(&pool.busy) != 0)
-    return kernel(phase, 0, length, p, s, n, NULL, w);
+  if (piece >= length || pthread_mutex_trylock(&pool.busy) != 0) {
+    int64_t decided = 0;
+    return kernel(phase, 0, length, p, s, n, &decided, w);
+  }
   const int64_t others = (length - 1) / piece;
   const int helpers =
       call_workers(others < threads ? (int)others : threads - 1, nanoseconds, phase);

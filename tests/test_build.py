@@ -44,7 +44,7 @@ KERNEL = """\
 typedef __INT64_TYPE__ int64_t;
 extern double elemc_test_triple(double) PURE;
 int test_kernel(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
-                const int64_t *n, const int64_t *tune, char *const *w) {
+                const int64_t *n, volatile int64_t *decided, char *const *w) {
   const double *x = (const double *)p[0];
   double *z = (double *)p[1];
   for (int64_t i = begin; i < end; i++)

@@ -209,3 +209,20 @@ def test_functions_of_what_rows_give_go_along_the_rows():
             np.testing.assert_allclose(g, e, rtol=1e-12, atol=1e-14)
             if np.ndim(e):
                 np.testing.assert_array_equal(g[7:8], p)
+
+
+@pytest.mark.parametrize("step", [-1, 2, 3, -3, 5])
+def test_columns_of_slices_go_in_strips(step):
+    f = ec.compile(lambda x: (x[:, ::step].sum(axis=0), x[:, ::step].max(axis=0)))
+    x = np.random.default_rng(0).integers(0, 99, (50, 130)).astype(float)
+    for got, want in zip(f(x), (x[:, ::step].sum(axis=0), x[:, ::step].max(axis=0)), strict=True):
+        assert np.array_equal(got, want)
+    assert "STRIP" in f.dump(x) and "in lanes" not in f.dump(x)
+
+
+def test_a_few_rows_have_kernels_of_their_own_whatever_came_before():
+    f, g = (ec.function([s], ec.sum(s, axis=0)) for s in (ec.matrix("x"), ec.matrix("x")))
+    x = np.ones((16, 900))
+    f(x), f(x[:3]), g(x[:3])
+    texts = [[k.source.text for k in h.specializations] for h in (f, g)]
+    assert texts[0][1:] == texts[1] and texts[0][0] != texts[1][0]

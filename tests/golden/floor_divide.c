@@ -33,7 +33,7 @@ static inline int32_t remainder_i32(int32_t a, int32_t b)
 }
 
 int kernel_floor_divide(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
-       const int64_t *n, const int64_t *tune, char *const *w)
+       const int64_t *n, volatile int64_t *decided, char *const *w)
 {
   const int64_t n0 = n[0]; /* extents */
   const char *const x_p = p[0]; const int64_t x_s0 = 4; /* operands, strides in bytes */

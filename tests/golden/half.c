@@ -57,7 +57,7 @@ static inline float round_half(float x)
 }
 
 int kernel_half(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
-       const int64_t *n, const int64_t *tune, char *const *w)
+       const int64_t *n, volatile int64_t *decided, char *const *w)
 {
   const int64_t n0 = n[0]; /* extents */
   const char *const x_p = p[0]; const int64_t x_s0 = 2; /* operands, strides in bytes */

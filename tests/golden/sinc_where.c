@@ -13,7 +13,7 @@ typedef __INT64_TYPE__ int64_t;
 extern double elemc_sin(double) SIMD;
 
 int kernel_sinc_where(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
-       const int64_t *n, const int64_t *tune, char *const *w)
+       const int64_t *n, volatile int64_t *decided, char *const *w)
 {
   const int64_t n0 = n[0]; /* extents */
   const char *const y_p = p[0]; const int64_t y_s0 = 8; /* operands, strides in bytes */

@@ -11,7 +11,7 @@ typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 
 int kernel_user_fold(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
-       const int64_t *n, const int64_t *tune, char *const *w)
+       const int64_t *n, volatile int64_t *decided, char *const *w)
 {
   const int64_t n0 = n[0], n1 = n[1]; /* extents */
   const char *const x_p = p[0]; const int64_t x_s0 = s[0], x_s1 = 8; /* operands, strides in bytes */

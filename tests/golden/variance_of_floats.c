@@ -16,7 +16,7 @@ typedef __INT64_TYPE__ int64_t;
 enum { LANES = 16 };
 
 int kernel_variance_of_floats(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
-       const int64_t *n, const int64_t *tune, char *const *w)
+       const int64_t *n, volatile int64_t *decided, char *const *w)
 {
   const int64_t n0 = n[0], n1 = n[1]; /* extents */
   ASSUME(n1 >= 16);
