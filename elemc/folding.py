@@ -220,7 +220,8 @@ class Folding(Leaves):
         """Take several rows of a narrow strip side by side, so that vectors go along all."""
         def leaf(value: Value) -> bool:
             of = value.arg if isinstance(value, Convert) else value
-            return not of.args or isinstance(of, (At, Load)) or scope.find(value) is not None
+            plain = value not in self.kept and (not of.args or isinstance(of, (At, Load)))
+            return plain or scope.find(value) is not None
 
         def row(value: Value, kind: str, where: list[Statement]) -> Element:
             name = inner.name(f"{kind.removesuffix('_v')}_rows")

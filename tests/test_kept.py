@@ -381,3 +381,15 @@ def test_what_waits_in_one_output_does_not_move_to_another():
     mixed = [a if k == 3 else np.asfortranarray(a) for k, a in enumerate(given)]
     for got, want in zip(pull(*mixed), pull(*given), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [20, 400, 5000])
+@pytest.mark.parametrize("dtype", ["i8", "i4", "u1", "f4"])
+def test_what_narrow_tables_convert_waits_in_outputs(rows, dtype):
+    """Rows that are taken side by side write it, too."""
+    x = (np.arange(rows * 7).reshape(rows, 7) % 5).astype(dtype)
+    f = ec.compile(lambda x: (np.exp(x.astype("f8")), x.astype("f8").std(axis=0)))
+    g = ec.compile(lambda x: (np.exp(x), x.std(axis=0)))
+    for h in (f, g):
+        for got, want in zip(h(x), (np.exp(x), x.std(axis=0)), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-3 if x.itemsize < 4 else 1e-5)
