@@ -64,6 +64,8 @@ class Fetches(RowEnds):
         every: list[Load | Write] = [*unforeseen(item.body, item.axis, len(self.kernel.operands))]
         if around:
             every += [s for s in statements(item.body) if isinstance(s, Write)]
+        within = {s.axis for s in statements(item.body) if isinstance(s, (Loop, LaneLoop))}
+        within -= {item.axis}  # what is read at every turn of these has no one place
         for want in every:
             operand = self.kernel.operands[want.operand]
             layout = operand.layout
@@ -73,7 +75,8 @@ class Fetches(RowEnds):
             asks -= {want.operand}
             rows = "" if follow and not (around or next_row) else rows
             again = want.operand in self.fetched and not (around or next_row)
-            if again or not lines or rows is None or (around and rows != around) or not (
+            loose = any(not within.isdisjoint(at.axes) for at in want.access)
+            if again or loose or not lines or rows is None or (around and rows != around) or not (
                     next_row or goes_on if near else around or rows or want in few):
                 continue
             self.fetched.add(want.operand)

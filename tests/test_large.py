@@ -456,3 +456,14 @@ def test_short_rows_that_are_folded_side_by_side_are_asked_for(large, columns, a
     f = ec.compile(lambda x: np.max(x, axis=0))
     assert ("FETCH" in f.dump(x)) == asks and "FETCH" not in f.dump(apart)
     np.testing.assert_array_equal(f(x), np.max(x, axis=0))
+
+
+def test_what_is_folded_within_lanes_is_not_asked_for(large):
+    """At one place, for it is read at many."""
+    f = ec.compile(lambda x, y: ((x + y[:, None, :]).sum(axis=1), y.sum(axis=1)))
+    x = values((5, 7, 64), "int32").swapaxes(0, 1)
+    y = values((7, 64), "int32")
+    for got, want in zip(f(x, y), ((x + y[:, None, :]).sum(axis=1), y.sum(axis=1)), strict=True):
+        assert np.array_equal(got, want)
+    text = f.dump(x, y)
+    assert "i2 * x_s2" in text and "FETCH_AHEAD(x_p" not in text
