@@ -41,7 +41,7 @@ def ask_in_time(body: Sequence[Statement], around: str, spec: Specialized) -> No
         if len(several) > 1 or spec.third:
             able = [k for k in several if _could_ask(rows[k])]
             if not spec.far:
-                able = [k for k in several[len(several) > 1:] if isinstance(rows[k], LaneLoop)
+                able = [k for k in several[1:] or several if isinstance(rows[k], LaneLoop)
                         and _held(operand, rows[k], spec)]
                 least = min((_reads(values[k]) for k in able), default=0)
                 able = [k for k in able if _reads(values[k]) == least]

@@ -170,7 +170,8 @@ def flags_of(spec: Specialized, contract: bool,
     is_complex = any(dtype.kind == "c" for dtype in made)
     whole = max((len(v.axes) for v in values), default=0)
     wants = ["uncontracted"] if is_complex and not contract else []
-    wants += ["folds"] if any(isinstance(v, Fold) for v in values) else []
+    narrow = any(d.kind in "iu" and d.itemsize <= 2 for d in made)  # gcc 12 fails at some masks
+    wants += ["folds"] if any(isinstance(v, Fold) for v in values) and not narrow else []
     if any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values):
         wants.append("full vectors")
     elif not any(divides(v) and len(v.axes) == whole for v in values):

@@ -188,6 +188,7 @@ class FoldLoops(Fetches):
                 last = self.address(use, item.axis, f"({end} - 1)", distance)
                 view["fetch_end"].append(f"{fetch}({last})")
         self.lane = ""
+        assert not item.around or sure and not (tree or view["others"])
         return (view | self.settle(item.folds) | self.joined(view["folds"])
                 | row_states(view["folds"], tree))
 
