@@ -9,6 +9,7 @@ import numpy as np
 
 from .cost import HEAVY, cost
 from .early import decides, leave_early
+from .folded_rows import SHARED, fill_lanes, foreseen_late, rows_at_once, share_lanes
 from .leaves import Leaves, target_of
 from .nest import (
     CHOICES,
@@ -35,7 +36,7 @@ from .ops import OPS
 from .order import few_axes
 from .roots import Root, next_axis, remaining
 from .scope import Scope
-from .sharing import Segment, fill_lanes, foreseen_late, rows_at_once, share_lanes
+from .sharing import Segment
 from .values import (
     BLOCK,
     CHUNKED,
@@ -276,7 +277,7 @@ class Folding(Leaves):
         shared = few and exact and all(
             len(row := remaining(r, (axis,))) == 1 and self.spec.between(row[0])[1] <= BLOCK
             and fill_lanes(self.spec.between(row[0])[0], r.fold.program.state) for r in folds)
-        unit = ((4 if soon else 16 if exact else 1) * BLOCK) if last else 4 if shared else ROWS
+        unit = ((4 if soon else 16 if exact else 1) * BLOCK) if last else SHARED if shared else ROWS
         chunk = segment.axis if cut else (
             axis if few and not last and not shared else f"{axis}:{unit}")
         if chunk != axis:

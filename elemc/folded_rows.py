@@ -1,0 +1,65 @@
+"""How rows that are folded are taken: by ones or several, asked for, in lanes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from .cost import FORESEEN
+from .nest import FAR_RUN, LANE_BYTES, LANES, RUN, Assign, Blocks, Element, LaneLoop, Let
+from .roots import Root
+from .sharing import rows_of
+from .values import LINED, NARROW, Fold, Load, Specialized, walk
+
+SHARED = 4  # rows of extrema whose lanes are merged once, at least: few are left to all threads
+
+
+def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Specialized) -> int:
+    """How many rows are added to a strip of states before these go to memory.
+
+    Of several operands it is one, for that sends two lines or three at a time, where it would send
+    four rows of each; but short rows would wait for the states that the one before has stored.
+    """
+    low, high = spec.between(strip) if strip else (0, 0)
+    loads = walk((v for r in folded for v in r.inputs()), lambda v: isinstance(v, Fold))
+    along = [v for v in loads if isinstance(v, Load) and v.axes.issuperset((axis, strip))]
+    if len(folded) == 1 and len(along) > 1 and LINED <= low and high <= NARROW[False]:
+        return 1
+    return FAR_RUN if spec.far and low > NARROW[False] else RUN
+
+
+def foreseen_late(folded: Sequence[Root], axis: str, strip: str | None, spec: Specialized) -> bool:
+    """Whether rows that follow each other come from memory, and are shorter than foreseen."""
+    if not spec.far or strip is None:
+        return False
+    loads = [(v, spec.operands[v.operand]) for v in walk(
+        (v for r in folded for v in r.inputs()), lambda v: isinstance(v, Fold))
+        if isinstance(v, Load) and axis in v.axes]
+    return all(rows_of(v.access, of.layout) == (axis, True)
+               and spec.between(strip)[1] * of.dtype.itemsize <= FORESEEN
+               for v, of in loads)
+
+
+def fill_lanes(least: int, states: Iterable[np.dtype]) -> bool:
+    """Whether a row of `least` elements fills the lanes of any of these states."""
+    return least >= max(LANES, *(LANE_BYTES // dtype.itemsize for dtype in states))
+
+
+def share_lanes(rows: Blocks) -> LaneLoop | None:
+    """A loop over rows, each of which is folded in lanes, as one whose rows share them.
+
+    So lanes are merged once.  What rounds minds in which order, and so does what does not go on in
+    lanes; and rows have to fill these.
+    """
+    match rows:
+        case Blocks(strip=None, body=[LaneLoop(lanes=0) as row]) if (
+                [f.part for f in rows.folds] == [f.name for f in row.folds]
+                and all(f.exact and f.end_in_lanes and not f.top for f in row.folds)
+                and all(isinstance(s, Let) or isinstance(s, Assign)
+                        and isinstance(s.target, Element) and s.target.at == "lane"
+                        for s in row.body)
+                and fill_lanes(row.least, (f.dtype for f in row.folds))):
+            return replace(row, around=(rows.axis, *row.around))
+    return None
