@@ -139,8 +139,8 @@ def prepare(
 
 
 def keeping(call: Call) -> Call:
-    """`call`, whose last results are kept."""
-    ring: deque[Any] = deque(maxlen=KEPT)
+    """`call`, whose last results are kept; so many and one more are there by now."""
+    ring: deque[Any] = deque((call() for _ in range(KEPT + 1)), maxlen=KEPT)
     return lambda: ring.append(call())
 
 

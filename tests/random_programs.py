@@ -1,6 +1,6 @@
 """Random programs: dear values that maps, folds and scans along one axis share, and several outputs.
 
-Two inputs of one shape, with rows of some lengths, in layouts that go one way and the other: what
+Of floats, or of integers and what becomes of them where they meet floats.  Two inputs of one shape, with rows of some lengths, in layouts that go one way and the other: what
 decides where values are kept, in which order loops go, and where what waits for another loop waits.
 A program is a function of NumPy, which is the oracle as it stands, on numbers of extended precision.
 """
@@ -35,17 +35,53 @@ FOLDS = ("np.sum({a}, axis={axis})", "np.max({a} * {b}, axis={axis})", "np.sum({
          "np.mean({a} * {b})")
 MOST = 100  # the size of values
 
+# What is exact of integers, and goes on without jumps where one operand is a float.
+MIXED = (
+    "{a} + {b}",
+    "{a} * {b}",
+    "{a} - np.max({b}, axis={axis}, keepdims=True)",
+    "{a} + np.min({b}, axis={other}, keepdims=True)",
+    "{a} + np.sum({b}, axis={axis}, keepdims=True)",
+    "{a} + np.sum({a} * {b}, axis={other}, keepdims=True)",
+    "np.where({a} > {b}, {a}, {b})",
+    "np.maximum({a}, np.mean({b}, axis={axis}, keepdims=True))",
+    "np.abs({a}) + 1",
+    "np.cumsum({a}, axis={axis})",
+    "np.maximum.accumulate({a}, axis={other})",
+)
+INTEGERS = (  # of inputs: no rounding comes before
+    "x % 7 * {a}",
+    "(c > 0) * {a}",
+    "np.where(x > c, {a}, 0)",
+    "np.argmax(x, axis={axis}, keepdims=True) + {a}",
+    "np.any(c > 3, axis={axis}, keepdims=True) * {a}",
+    "np.sum(x, axis={axis}, keepdims=True, dtype='int32') + {a}",
+    "np.max(x, axis={axis}, keepdims=True, where=c > 0, initial=1) + {a}",
+)
+ROUNDED = (
+    "np.exp(-np.abs({a}) / 64)",
+    "np.sin({a} / 64)",
+    "{a} / (np.sum(np.abs({b}), axis={axis}, keepdims=True) + 1)",
+    "{a} - np.mean({b}, axis={axis}, keepdims=True)",
+)
+INTEGER_FOLDS = (*FOLDS, "np.std({a}, axis={axis})", "np.argmax(x, axis={other})",
+                 "np.mean({a}, axis={axis}, where=c > 0)", "np.all(x > c, axis={axis})")
+LARGEST = 10 ** 6  # of values of mixed programs, which are exact or rounded to a few digits of that
+PAIRS = (*[(a, a) for a in ("int64", "int32", "int16", "int8", "uint8", "uint16")],
+         ("int64", "float64"), ("float32", "int16"), ("int8", "float32"), ("uint8", "int16"),
+         ("int32", "float32"), ("float64", "float32"), ("bool", "float32"), ("int64", "bool"))
+
 
 @dataclass
 class Program:
     text: str
     shape: tuple
-    dtype: str
+    dtypes: tuple  # of the inputs
     inputs: tuple  # layouts
     outs: tuple  # of the arrays for the results; none for new ones
 
     def code(self):
-        return (f"import numpy as np\n\n{self.text}\n# shape {self.shape}, {self.dtype}, layouts "
+        return (f"import numpy as np\n\n{self.text}\n# shape {self.shape}, {self.dtypes}, layouts "
                 f"{self.inputs}{f' -> {self.outs}' * bool(self.outs)}")
 
     def function(self):
@@ -54,16 +90,28 @@ class Program:
         exec(self.text, env)
         return env["program"]
 
-    def tame(self):
-        """Whether all values are of a size at which differences are of use."""
+    def tame(self, most):
+        """Whether NumPy takes the program, and all values are of a size at which differences are of use."""
         env = dict(zip("xc", self.arrays(), strict=True), np=np)
         lines = self.text.splitlines()[1:-1]
-        quiet(exec, "\n".join(map(str.strip, lines)), env)
-        return all(np.abs(env[f"v{k}"]).max() < MOST for k in range(len(lines)))
+        try:
+            quiet(exec, "\n".join(map(str.strip, lines)), env)
+        except TypeError:  # booleans have no difference
+            return False
+        return all(np.abs(env[f"v{k}"]).max() < most for k in range(len(lines)))
 
     def arrays(self):
         rng = np.random.default_rng(len(self.text))
-        return [lay(rng.normal(size=self.shape).astype(self.dtype), layout) for layout in self.inputs]
+        mixed = len(set(self.dtypes)) > 1 or self.dtypes[0][0] != "f"
+        return [lay(numbers(rng, self.shape, np.dtype(dtype), mixed), layout)
+                for dtype, layout in zip(self.dtypes, self.inputs, strict=True)]
+
+
+def numbers(rng, shape, dtype, mixed):
+    if dtype.kind == "f":
+        return (rng.normal(size=shape) * (3 if mixed else 1)).astype(dtype)
+    return rng.integers(-9 if dtype.kind == "i" else 0, 2 if dtype.kind == "b" else 10,
+                        shape).astype(dtype)
 
 
 def lay(array, layout):
@@ -76,7 +124,7 @@ def lay(array, layout):
 
 
 @st.composite
-def programs(draw):
+def programs(draw, mixed=False):
     def pick(options):
         return draw(st.sampled_from(options))
 
@@ -84,20 +132,24 @@ def programs(draw):
     axis = pick(range(ndim))
     places = {"axis": axis, "other": pick([k for k in range(ndim) if k != axis])}
     values, lines = ["x", "c"], []
+    steps = STEPS
     for k in range(pick([3, 4, 5, 6])):
+        if mixed:
+            steps = MIXED + INTEGERS if k < 3 else MIXED + ROUNDED
         a = values[-pick([1, 1, 1, 2, 3, 4][:2 + len(values)])]
-        lines.append(f"    v{k} = {pick(STEPS).format(a=a, b=pick(values), **places)}")
+        lines.append(f"    v{k} = {pick(steps).format(a=a, b=pick(values), **places)}")
         values.append(f"v{k}")
     results = [values[-1], *draw(st.permutations(values[2:-1]))[:pick([0, 1, 2])]]
-    if pick([False, False, True]):
-        results.append(pick(FOLDS).format(a=pick(values), b=pick(values), **places))
+    if pick([False, True] if mixed else [False, False, True]):
+        folds = INTEGER_FOLDS if mixed else FOLDS
+        results.append(pick(folds).format(a=pick(values), b=pick(values), **places))
     text = "\n".join(["def program(x, c):", *lines, f"    return {', '.join(results)},"])
     short = [range(1, 9), range(9, 41)]
     sizes = [pick(pick(short if ndim == 3 and k != axis else [*short, range(41, 200)]))
              for k in range(ndim)]
     layouts = ["C", "F", "F", "sliced", "middle", "turned"]
     outs = tuple(pick(layouts) for _ in results) if pick([False, False, True]) else ()
-    program = Program(text, tuple(sizes), pick(["float64"] * 4 + ["float32"]),
-                      (pick(layouts), pick(layouts)), outs)
-    assume(program.tame())
+    dtypes = pick(PAIRS if mixed else [(a, a) for a in ["float64"] * 4 + ["float32"]])
+    program = Program(text, tuple(sizes), dtypes, (pick(layouts), pick(layouts)), outs)
+    assume(program.tame(LARGEST if mixed else MOST))
     return program

@@ -36,9 +36,10 @@ def other_kernels(number, monkeypatch):
         monkeypatch.setattr(runtime, "outgrows_caches", lambda lines, sizes: bool(lines))
 
 
-def each(number, made, check):
+def each(number, made, check, mixed=False):
     """Check all programs of a seed, whose kernels are compiled as one file."""
-    cases = [(case, *made(k, case)) for k, case in enumerate(drawn(programs(), number, PER_ITEM))]
+    drew = drawn(programs(mixed), number, PER_ITEM)
+    cases = [(case, *made(k, case)) for k, case in enumerate(drew)]
     compile_together((f, arrays) for _, f, arrays in cases)
     for case, f, arrays in cases:
         try:
@@ -51,27 +52,33 @@ def compiled(number, case):
     return ec.compile(case.function(), name=f"program{number}")
 
 
-def test_values(number):
-    each(number, lambda k, case: (compiled(k, case), case.arrays()), check_values)
+@pytest.mark.parametrize("mixed", [False, True], ids=["floats", "mixed"])
+def test_values(number, mixed):
+    each(2000 * mixed + number, lambda k, case: (compiled(k, case), case.arrays()), check_values,
+         mixed)
 
 
 def check_values(case, f, arrays):
-    wide = case.function()(*(a.astype(np.longdouble) for a in arrays))
+    wide = case.function()(*(a.astype(np.longdouble) if a.dtype.kind == "f" else a for a in arrays))
     plain = case.function()(*arrays)
-    outs = [lay(np.zeros(w.shape, case.dtype), layout)
-            for w, layout in zip(wide, case.outs, strict=False)]
+    outs = [lay(np.zeros(p.shape, p.dtype), layout)
+            for p, layout in zip(plain, case.outs, strict=False)]
     results = f(*arrays, out=tuple(outs)) if outs else f(*arrays)
     for result, want, numpy in zip(results, wide, plain, strict=True):
-        assert (result.shape, result.dtype) == (want.shape, case.dtype)
+        assert (result.shape, result.dtype) == (numpy.shape, numpy.dtype)
+        if numpy.dtype.kind != "f":
+            np.testing.assert_array_equal(result, want)
+            continue
         error, others = (float(np.abs(z - want).max() / max(1, np.abs(want).max()))
                          for z in (result, numpy))
-        assert error <= max(TOLERANCE[case.dtype], 100 * others), f"off by {error:.1e} of the largest"
+        assert error <= max(TOLERANCE[str(numpy.dtype)], 100 * others), (
+            f"off by {error:.1e} of the largest")
 
 
 def weights(case, like):
     """What results and inputs are weighted by: random numbers."""
     rng = np.random.default_rng(1)
-    return [lay(np.asarray(rng.normal(size=z.shape), case.dtype), layout)
+    return [lay(np.asarray(rng.normal(size=z.shape), case.dtypes[0]), layout)
             for z, layout in zip(like, [*case.outs, *"FCFCF"], strict=False)]
 
 
@@ -97,4 +104,4 @@ def check_gradients(case, backward, arguments):
     want, doubt = slope(cost, STEP)
     parts = [(g.astype(np.longdouble) * d) for g, d in zip(gradients, directions, strict=True)]
     size = sum(np.abs(p).sum() for p in parts) + abs(want)
-    assert abs(sum(p.sum() for p in parts) - want) <= 10 * doubt + 10 * TOLERANCE[case.dtype] * size
+    assert abs(sum(p.sum() for p in parts) - want) <= 10 * doubt + 10 * TOLERANCE[case.dtypes[0]] * size
