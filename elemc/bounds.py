@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from . import quotients
 from .cost import DEAR, FORESEEN, HELD, JAMMED, calls, jams
-from .quotients import LEAST, divides
 from .refold import COUNTS, loads_of, memory_order, order_in_memory
 from .values import (
     AGAIN,
@@ -69,10 +69,6 @@ class _Marks:
         self.written = {a for k, at in stores for a in memory_order(at, spec.operands[k])[-1:]}
         self.few = _most_unrolled(values, [spec.operands[k].dtype.itemsize
                                            for k, _ in self.accesses])
-        self.quotients = {LEAST[v.dtype.itemsize] - 1 for v in values if divides(v)} if (
-            self.folded) else {
-                mark for v in values if divides(v) and v.dtype.itemsize == 8
-                and v.args[1].axes and v.args[1].axes < v.axes for mark in (LEAST[8] - 1, BLOCK)}
 
     def meet(self, extent: int, marks: Iterable[int]) -> None:
         """Let an extent lie between its marks, too."""
@@ -129,7 +125,8 @@ class _Marks:
         size = self.spec.operands[operand].dtype.itemsize
         marks = [JAMMED - 1] if jams(axis, self.folds) and not far else []
         if axis in self.written:
-            marks += [LINED - 1, *self.quotients]
+            marks += [LINED - 1, *(mark for v in self.values
+                                   for mark in quotients.marks(v, axis, not self.folded))]
         elif not self.folded:
             marks.append(LINED - 1)
         if far and self.folded and not along:
@@ -163,6 +160,7 @@ class _Marks:
     def of_what_is_dear(self) -> None:
         """What does not change along an axis minds whether that has `AGAIN` indices."""
         dear = {v.axes for v in self.values if isinstance(v, Op) and v.axes and v.op.cost >= DEAR}
+        dear |= {v.args[1].axes for v in self.values if quotients.divides(v) and v.args[1].axes}
         for axis in {a for axes in dear for a in self.spec.axes.keys() - axes}:
             self.meet(self.longest(axis), [0, AGAIN - 1])
 

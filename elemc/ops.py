@@ -91,12 +91,19 @@ HIGH = ScalarOp("high", 1, np.reciprocal, {"f": "inverse_high_{S}({0})"}, notati
                 kinds="f", cost=6)
 LOW = ScalarOp("low", 2, lambda y, high: 1 / y - high, {"f": "inverse_low_{S}({0}, {1})"},
                notation="low({0}, {1})", kinds="f", cost=6)
-# The same as x / y, where `near` is 1 / y, and no x is odd: 1 where what is left of it, or the
-# quotient, may leave the range of exponents.
+# The same as x / y, where `near` is 1 / y, and neither is odd: 1 where what is left of x, or the
+# quotient, may leave the range of exponents; else what is said of the divisor.
 DIVIDE_BY = ScalarOp("divide_by", 3, lambda x, y, near: x / y, {"f": "divide_by_{S}({0}, {1}, {2})"},
                      notation="{0} / {1}", kinds="f", cost=5)
-ODD = ScalarOp("odd", 1, lambda x: (x != 0) & ~(abs(np.log2(abs(x))) <= (960 if x.itemsize == 8 else 100)),
-               {"f": "odd_{S}({0})"}, notation="odd({0})", kinds="f", cost=4, like=np.positive)
+ODD = ScalarOp("odd", 2, lambda x, divisor: np.where((x == 0) | _within(x, 960, 100), divisor, 1),
+               {"f": "odd_{S}({0}, {1})"}, notation="odd({0}, {1})", kinds="f", cost=4, like=np.add)
+ODD_DIVISOR = ScalarOp("odd_divisor", 1, lambda y: ~_within(y, 60, 24), {"f": "odd_divisor_{S}({0})"},
+                       notation="odd_divisor({0})", kinds="f", cost=4, like=np.positive)
+
+
+def _within(x: np.ndarray, double: int, single: int) -> np.ndarray:
+    """Whether exponents are within these, of doubles or of floats."""
+    return np.asarray(abs(np.log2(abs(x))) <= (double if x.itemsize == 8 else single))
 
 
 # The square root of something that is 0 where its own gradient is.
@@ -117,8 +124,8 @@ UNROUNDED = {
 }
 
 INTERNAL.update((op.name, op) for op in (
-    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, QUOTIENT, HIGH, LOW, DIVIDE_BY, ODD, ROOT, SHORTCUT,
-    CHOICE, *TIED.values()))
+    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, QUOTIENT, HIGH, LOW, DIVIDE_BY, ODD, ODD_DIVISOR,
+    ROOT, SHORTCUT, CHOICE, *TIED.values()))
 
 
 def cast_code(src: np.dtype, dst: np.dtype) -> CCode:

@@ -1,28 +1,31 @@
-"""Quotients of rows by what is one number for a row: products, and as exact as divisions.
+"""Quotients of rows by what many of them share: products, and as exact as divisions.
 
 Many processors divide a vector in the time of ten multiplications.  Where many `x` meet one `y`,
-`x * (1 / y)` and two corrections by what the multiplication shows to be left of `x` give the same
-bits (`divide_by`), if nothing on the way is out of range.  So rows are looked at, beside what is
-folded of them anyway, and those with a number out of range are divided.  The condition is one for
-a row, for which C compilers make two loops.  Where nothing is folded, looking takes a loop more,
-which is worth it for doubles that are cheap to compute again, in rows that the first cache holds.
-On processors that divide sooner, `constants.Constants.divides`, the C divides and does not look.
+or many rows of `x` one row of `y`, `x * (1 / y)` and two corrections by what the multiplication
+shows to be left of `x` give the same bits (`divide_by`), if nothing on the way is out of range.  So
+rows are looked at, beside what is folded of them anyway, and those with a number out of range are
+divided.  The condition is one for a row, for which C compilers make two loops.  Where nothing is
+folded, looking takes a loop more, which is worth it for doubles that are cheap to compute again, in
+rows that the first cache holds.  On processors that divide sooner, `constants.Constants.divides`,
+the C divides and does not look.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial, reduce
 
 import numpy as np
 
 from .accumulators import ACCUMULATORS
 from .close import fold_program
-from .cost import DEAR, HEAVY, cost
-from .ops import DIVIDE_BY, ODD, OPS, SHORTCUT
+from .cost import DEAR, HEAVY, HELD, cost
+from .ops import DIVIDE_BY, ODD, ODD_DIVISOR, OPS, SHORTCUT
+from .ops_base import ScalarOp
 from .refold import memory_order
 from .values import (
+    AGAIN,
     BLOCK,
     LINED,
     Fold,
@@ -37,8 +40,6 @@ from .values import (
 )
 
 BOOL = np.dtype(bool)
-# |y| is within 2**-DIVISOR and 2**DIVISOR: no x / y leaves the range then, unless x is odd.
-DIVISOR = {4: 24, 8: 60}
 # Elements of a row from which on that is faster: vectors of floats are divided in half the time.
 LEAST = {4: 4 * LINED, 8: LINED}
 
@@ -69,8 +70,8 @@ def _shortcut(value: Value, row: str, inverses: dict[Value, Value]) -> Value:
     x, y = value.args
     if y not in inverses:
         inverses[y] = _op("reciprocal", y.dtype, y)
-    quick = Op(value.axes, value.dtype, DIVIDE_BY, (x, y, inverses[y]))
-    return Op(value.axes, value.dtype, SHORTCUT, (_fine(x, y, row), quick, value))
+    quick = _op(DIVIDE_BY, value.dtype, x, y, inverses[y])
+    return _op(SHORTCUT, value.dtype, _fine(x, y, row), quick, value)
 
 
 def folds(spec: Specialized) -> bool:
@@ -85,21 +86,41 @@ def divides(value: Value) -> bool:
 
 
 def _divides_rows(value: Op, order: Sequence[str], spec: Specialized, maps: bool) -> bool:
-    """Whether many numbers of a row, which is looked at, too, are divided by one."""
+    """Whether many numbers of a row, which is looked at, too, are divided by what others are."""
     if not divides(value) or not order:
         return False
     x, y = value.args
-    rows = order[-1] in x.axes and y.axes and y.axes < x.axes and order[-1] not in y.axes
-    low, high = spec.between(order[-1])
+    row, (low, high) = order[-1], spec.between(order[-1])
+    if row not in x.axes or not y.axes or not y.axes < x.axes:
+        return False
     # what comes from memory is waited for, but not what is dear, which waits in a buffer: of floats
     # that, too, as twice as many are divided at a time
     own, size = cost(walk([x], lambda v: isinstance(v, Fold))), x.dtype.itemsize
     waits = spec.large and (size == 4 or own < HEAVY)
     if maps:
-        looked_at = size == 8 and own < DEAR and high <= BLOCK and _goes_along(x, order, spec)
+        columns = row in y.axes  # of which `once` computes the inverses
+        again = math.prod(spec.between(a)[0] for a in x.axes - y.axes) >= AGAIN
+        cheap = again and own == 0 if columns else own < DEAR
+        looked_at = size == 8 and cheap and high <= _most(y, row) and _goes_along(x, order, spec)
     else:
-        looked_at = any(isinstance(v, Fold) and order[-1] in v.over for v in walk([y]))
-    return bool(rows) and looked_at and low >= LEAST[size] and not waits
+        looked_at = row not in y.axes and any(
+            isinstance(v, Fold) and row in v.over for v in walk([y]))
+    return looked_at and low >= LEAST[size] and not waits
+
+
+def _most(y: Value, row: str) -> int:
+    """Elements, at most, of rows of which the first cache holds all that is read twice."""
+    return HELD if row in y.axes else BLOCK
+
+
+def marks(value: Value, row: str, maps: bool) -> list[int]:
+    """The lengths of rows that decide whether this is a quotient that products are made of."""
+    if not divides(value):
+        return []
+    size, y = value.dtype.itemsize, value.args[1]
+    if not maps:
+        return [LEAST[size] - 1]
+    return [LEAST[8] - 1, _most(y, row)] if size == 8 and y.axes and y.axes < value.axes else []
 
 
 def _goes_along(x: Value, order: Sequence[str], spec: Specialized) -> bool:
@@ -110,20 +131,17 @@ def _goes_along(x: Value, order: Sequence[str], spec: Specialized) -> bool:
 
 
 def _fine(x: Value, y: Value, row: str) -> Value:
-    """Whether `divide_by` divides a whole row."""
-    dtype, size = x.dtype, _op("absolute", x.dtype, y)
-    odd = Fold(x.axes.difference((row,)), dtype, fold_program(ACCUMULATORS["sum"], dtype),
-               Op(x.axes, dtype, ODD, (x,)), (row,), None, None)
-    bits = DIVISOR[dtype.itemsize]
-    least, most = _literal(dtype, 2.0**-bits), _literal(dtype, 2.0**bits)
-    return reduce(partial(_op, "logical_and", BOOL), (
-        _op("greater_equal", BOOL, size, least), _op("less_equal", BOOL, size, most),
-        _op("equal", BOOL, odd, _literal(dtype, 0))))
+    """Whether `divide_by` divides a whole row: nothing in it is odd."""
+    divisor, none = _op(ODD_DIVISOR, y.dtype, y), Literal(frozenset(), x.dtype, x.dtype.type(0))
+    columns = row in y.axes
+    odd = _op(ODD, x.dtype, x, divisor if columns else none)
+    program = fold_program(ACCUMULATORS["sum"], x.dtype)
+    found: Value = Fold(odd.axes.difference((row,)), x.dtype, program, odd, (row,), None, None)
+    if not columns:
+        found = _op("add", x.dtype, found, divisor)
+    return _op("equal", BOOL, found, none)
 
 
-def _literal(dtype: np.dtype, value: float) -> Literal:
-    return Literal(frozenset(), dtype, dtype.type(value))
-
-
-def _op(name: str, dtype: np.dtype, *args: Value) -> Op:
-    return Op(frozenset[str]().union(*(a.axes for a in args)), dtype, OPS[name], args)
+def _op(op: ScalarOp | str, dtype: np.dtype, *args: Value) -> Op:
+    axes = frozenset[str]().union(*(a.axes for a in args))
+    return Op(axes, dtype, OPS[op] if isinstance(op, str) else op, args)

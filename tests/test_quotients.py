@@ -1,4 +1,4 @@
-"""Quotients of many numbers by one: products with its inverse, whose bits are those of divisions."""
+"""Quotients by what others are divided by, too: products with inverses, with the bits of divisions."""
 
 import numpy as np
 import pytest
@@ -20,13 +20,19 @@ def machine(request):
         yield request.param
 
 
-@pytest.fixture(scope="module", params=["fold", "row"])
+@pytest.fixture(scope="module", params=["fold", "row", "column"])
 def divide(machine, request):
-    """Rows by numbers: those that folds of rows give, or operands."""
+    """Rows by numbers: those that folds of rows give, or operands; or columns by numbers."""
     of_folds = ec.compile(lambda x, w, c: x / np.max(np.where(c, x, w), axis=1, keepdims=True))
     of_rows = ec.compile(lambda x, y: x / y[:, None])
+    of_columns = ec.compile(lambda x, y: x / y)
+
+    def turned(x, y):
+        times = -(-128 // len(y))  # shorter rows are divided
+        return of_columns(np.tile(x.T, times), np.tile(y, times))[:, :len(y)].T
+
     return {"fold": lambda x, y: of_folds(x, weights(y), np.zeros(N, bool)),  # read along one axis
-            "row": of_rows}[request.param]
+            "row": of_rows, "column": turned}[request.param]
 
 
 def weights(y):
@@ -67,6 +73,10 @@ def test_the_c():
 def test_the_c_where_nothing_is_folded():
     x, row = np.ones((20, 200)), lambda x, y: x / y[:, None]
     assert "? divide_by_f64(" in ec.compile(row).dump(x, np.ones(20))
+    column = ec.compile(lambda x, y: x / y - y)
+    assert "divide_by_f64(x_v, y_v, buffer0[i1])" in column.dump(x, np.ones(200))
+    assert "divide_by" not in column.dump(x[:7], np.ones(200))  # too few share an inverse
+    assert "divide_by" not in ec.compile(lambda x, y: (x - y) / y).dump(x, np.ones(200))
     for dtype, columns in (("f8", 100), ("f4", 900), ("f8", 5000)):
         short, y = np.ones((20, columns), dtype), np.ones(20, dtype)
         assert "divide_by" not in ec.compile(row).dump(short, y)
