@@ -9,7 +9,8 @@ import numpy as np
 
 from . import quotients
 from .cost import DEAR, FORESEEN, HELD, JAMMED, calls, jams
-from .refold import COUNTS, loads_of, memory_order, order_in_memory
+from .places import COUNTS
+from .refold import loads_of, memory_order, order_in_memory
 from .values import (
     AGAIN,
     ASKED,
@@ -131,6 +132,8 @@ class _Marks:
             marks.append(LINED - 1)
         if far and self.folded and not along:
             marks += [FORESEEN // size, NARROW[False]]
+        if any(f.program.exact and len(f.over) > 1 for f in along):
+            marks += [2 * SHORT - 1, 4 * SHORT - 1]
         several = len(along) + (axis in self.written) > 1
         if along and far and several:
             marks.append(ASKED - 1)

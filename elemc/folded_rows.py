@@ -13,7 +13,7 @@ from .roots import Root
 from .sharing import rows_of
 from .values import LINED, NARROW, Fold, Load, Specialized, walk
 
-SHARED = 4  # rows of extrema whose lanes are merged once, at least: few are left to all threads
+SHARED = 16  # rows of extrema whose lanes are merged once, at least: few are left to all threads
 
 
 def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Specialized) -> int:
@@ -51,15 +51,29 @@ def share_lanes(rows: Blocks) -> LaneLoop | None:
     """A loop over rows, each of which is folded in lanes, as one whose rows share them.
 
     So lanes are merged once.  What rounds minds in which order, and so does what does not go on in
-    lanes; and rows have to fill these.
+    lanes; and rows have to fill these, of which there are less for short rows.
     """
     match rows:
-        case Blocks(strip=None, body=[LaneLoop(lanes=0) as row]) if (
+        case Blocks(strip=None, body=[LaneLoop() as row]) if (
                 [f.part for f in rows.folds] == [f.name for f in row.folds]
-                and all(f.exact and f.end_in_lanes and not f.top for f in row.folds)
+                and all(f.exact and f.end_in_lanes for f in row.folds)
                 and all(isinstance(s, Let) or isinstance(s, Assign)
                         and isinstance(s.target, Element) and s.target.at == "lane"
                         for s in row.body)
-                and fill_lanes(row.least, (f.dtype for f in row.folds))):
-            return replace(row, around=(rows.axis, *row.around))
+                and row.least >= LANES):
+            lanes = min(_most_lanes(row), _power_of_two(row.least))
+            return replace(row, around=(rows.axis, *row.around), lanes=lanes)
     return None
+
+
+def _most_lanes(row: LaneLoop) -> int:
+    """As many lanes as a vector has elements; more where places wait for extrema, in registers."""
+    sizes = [f.dtype.itemsize for f in row.folds]
+    if any(f.top for f in row.folds):
+        return max(LANES, min(4 * LANES, _power_of_two(8 * LANE_BYTES // sum(sizes))))
+    return max(LANES, LANE_BYTES // min(sizes))
+
+
+def _power_of_two(n: int) -> int:
+    """The largest one that is not larger."""
+    return 1 << n.bit_length() - 1

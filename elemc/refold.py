@@ -1,53 +1,43 @@
-"""Folds that are quicker as other folds: of axes apart in memory, and of places.
+"""Folds that are quicker as other folds: of axes apart in memory, of masks, and of places.
 
 What is folded over axes between which kept ones lie is folded along rows first, and extrema along
-rows of a few elements, for vectors go along the axes around.  The place of a maximum along long
-rows goes with the maximum, in vectors; along columns of narrow tables it is the least of all places
-where that is, once it is known.
+rows of a few elements, for vectors go along the axes around.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
 import numpy as np
 
+from . import places
 from .accumulators import ACCUMULATORS
 from .close import INDEX, fold_program
-from .cost import calls
 from .layout import Operand
 from .ops import OPS
 from .values import (
     FEW,
     LONGEST,
-    NARROW,
-    PLACED,
     SELECT,
     SHORT,
     Access,
-    Affine,
     Convert,
     Fold,
     Literal,
     Load,
     Op,
-    Place,
-    Position,
     Scan,
     Specialized,
     Store,
     Value,
-    convert,
     rewrite,
     walk,
 )
-
-COUNTS = (np.dtype(np.int16), np.dtype(np.int32))  # what places are counted in, if they are few
 
 
 def refold(spec: Specialized) -> Specialized:
@@ -60,30 +50,32 @@ def refold(spec: Specialized) -> Specialized:
     def change(value: Value) -> Value:
         if not isinstance(value, Fold) or isinstance(value, Scan) or value.initial is not None:
             return value
-        value = _chosen(value)
+        value = _chosen(_of_booleans(value))
         if value.where is not None:
             return value
-        value = _narrow(_counted(value), spec)
+        value = places.counted(_counted(value), spec)
         axes = order_in_memory(loads_of(value, spec), spec.operands)
         rows = list(takewhile(value.over.__contains__, reversed(axes)))
         apart = _apart(value, axes, rows)
-        if rows and value.program.nests:
-            low, high = spec.between(rows[0])
-            few = value.program.exact and low == high <= FEW and len(value.over) > 1
-            apart &= not (value.program.exact and low > SHORT and _few_rows(value, rows, spec))
-            return shared(_split(value, rows[:1] if few else rows) if apart or few
-                          else _masked(value))
-        if not value.program.place_of or value.arg.dtype.kind == "c":
+        if value.program.place_of and value.arg.dtype.kind != "c":
+            return places.quicker(value, axes, [] if apart else rows, spec, shared)
+        if not rows or not value.program.nests:
             return _masked(value)
-        narrow = axes and not rows and len(value.over) == 1 and (
-            spec.between(axes[-1])[0] <= NARROW[False])
-        if narrow and _same_twice(value.arg):
-            return _first(value, shared)
-        if not rows or apart or spec.between(rows[0])[1] <= PLACED:
-            return value  # rows go side by side
-        return _place(value, shared)
+        low, high = spec.between(rows[0])
+        few = value.program.exact and low == high <= FEW and len(value.over) > 1
+        apart &= not (value.program.exact and low > SHORT and _few_rows(value, rows, spec))
+        return shared(_split(value, rows[:1] if few else rows) if apart or few else _masked(value))
 
     return replace(spec, stores=rewrite(spec.stores, change, lambda access: access))
+
+
+def _of_booleans(fold: Fold) -> Fold:
+    """Extrema of booleans as `any` and `all`, which are decided early."""
+    for extremum, other in (("max", "any"), ("min", "all")):
+        if fold.arg.dtype == bool and fold.program is fold_program(
+                ACCUMULATORS[extremum], fold.arg.dtype):
+            return replace(fold, program=fold_program(ACCUMULATORS[other], fold.arg.dtype))
+    return fold
 
 
 def _chosen(fold: Fold) -> Fold:
@@ -105,17 +97,6 @@ def _counted(fold: Fold) -> Fold:
         return fold
     program = fold_program(ACCUMULATORS["sum"], INDEX)
     return replace(fold, arg=Convert(of.axes, INDEX, of), program=program)
-
-
-def _narrow(fold: Fold, spec: Specialized) -> Fold:
-    """Places in integers as wide as what they are places of, if those are enough for so many."""
-    if not fold.program.place_of:
-        return fold
-    most = math.prod(spec.between(a)[1] for a in fold.over)
-    size = fold.program.value.itemsize
-    index = next((d for d in COUNTS if d.itemsize >= size and most <= np.iinfo(d).max), INDEX)
-    acc = ACCUMULATORS[fold.program.name]
-    return replace(fold, program=fold_program(acc, fold.arg.dtype, index))
 
 
 def _masked(fold: Fold) -> Fold:
@@ -157,43 +138,6 @@ def _split(fold: Fold, rows: Sequence[str]) -> Fold:
         fold, axes=fold.arg.axes.difference(over), over=over, dtype=fold.program.dtype))
 
 
-def _place(fold: Fold, shared: Callable[[Fold], Fold]) -> Fold:
-    """The place of an extremum, which may be wanted for itself, too."""
-    assert fold.program.neutral is not None
-    extremum = fold_program(ACCUMULATORS[fold.program.place_of], fold.arg.dtype)
-    least = fold_program(ACCUMULATORS["min"], fold.program.index_dtype)  # place
-    program = replace(fold.program, state=least.state, neutral=fold.program.neutral[1:],
-                      merge=least.merge, finish=least.finish, exact=True)
-    top = shared(replace(fold, dtype=extremum.dtype, program=extremum))
-    return Place(fold.axes, fold.dtype, program, fold.arg, fold.over, None, None, top)
-
-
-def _first(fold: Fold, shared: Callable[[Fold], Fold]) -> Fold:
-    """The place of an extremum as the least of all where that is, once it is known.
-
-    Both are folds as others are, of one state each.  Where one is NaN, so is the extremum.
-    """
-    [axis], value = fold.over, fold.arg
-    extremum = fold_program(ACCUMULATORS[fold.program.place_of], value.dtype)
-    top = shared(replace(fold, dtype=extremum.dtype, program=extremum))
-    here: Value = Op(value.axes, np.dtype(bool), OPS["equal"], (value, top))
-    if value.dtype.kind == "f":
-        unknown = Op(value.axes, here.dtype, OPS["not_equal"], (value, value))
-        here = Op(value.axes, here.dtype, OPS["logical_or"], (here, unknown))
-    least = fold_program(ACCUMULATORS["min"], fold.program.index_dtype)
-    assert least.neutral is not None
-    index = Position(frozenset(fold.over), INDEX, Affine(terms=((axis, 1),)))
-    rest = Literal(frozenset(), least.dtype, least.neutral[0])
-    place = Op(value.axes, least.dtype, SELECT, (here, convert(index, least.dtype), rest))
-    return replace(fold, program=replace(least, place_of=fold.program.place_of), arg=place)
-
-
-def _same_twice(value: Value) -> bool:
-    """Whether a value is cheap, and the same wherever it is computed, contracted or not."""
-    operations = [v for v in walk([value], lambda v: isinstance(v, Fold)) if isinstance(v, Op)]
-    return len(operations) < 2 and not calls(operations)
-
-
 def loads_of(fold: Fold, spec: Specialized) -> list[Load]:
     """What a fold reads: first of the most axes, then in short rows, but not too short for vectors.
 
@@ -209,8 +153,8 @@ def loads_of(fold: Fold, spec: Specialized) -> list[Load]:
         known = max((spec.between(a)[1] for a in inner[load]), default=0)
         return known if folded and known > SHORT else LONGEST
 
-    places: list[Load | Store] = [*loads, *spec.stores]
-    rows = [memory_order(v.access, spec.operands[v.operand]) for v in places]
+    accesses: list[Load | Store] = [*loads, *spec.stores]
+    rows = [memory_order(v.access, spec.operands[v.operand]) for v in accesses]
     alike = Counter(axes[-1:] for axes in rows if len(axes) == most)
     return sorted(loads, key=lambda v: (-len(v.axes), length(v), -alike[inner[v]], v.operand))
 

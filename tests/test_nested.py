@@ -92,6 +92,30 @@ def test_places_along_rows(dtype):
                     np.testing.assert_array_equal(f(y), want)
 
 
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i8", "i4", "i2", "u1", "?"])
+@pytest.mark.parametrize("length", [17, 31, 32, 45, 64, 100, 700])
+def test_places_in_rows_apart(dtype, length):
+    rng = np.random.default_rng(length)
+    whole = rng.integers(0, 50, (70, length + 3))
+    for full in (whole, np.minimum(whole, 48), whole * 0):
+        x = full.astype(dtype)[:, :length]
+        for y in (x, x.T, x[::-1], x[:, ::-1]):
+            for name in ("argmax", "argmin", "max", "min"):
+                f = ec.compile(lambda y: getattr(y, name)())  # noqa: B023 - called in this turn
+                assert f(y) == getattr(y, name)()
+    if dtype != "?":
+        text = ec.compile(lambda x: x.argmax()).dump(x)
+        assert "along i0, i1, in lanes" in text
+
+
+def test_extrema_of_booleans_are_decided_early():
+    x = np.zeros((300, 700), bool)
+    for f, other in ((ec.compile(lambda x: x.max()), "any"), (ec.compile(lambda x: x.min()), "all")):
+        text = f.dump(x)
+        assert f"{other} along" in text and "*decided" in text
+        assert not f(x)
+
+
 def test_places_share_the_extremum():
     x = np.random.default_rng(0).standard_normal((100, 1000))
     f = ec.compile(lambda x: (x.argmax(axis=1), x.max(axis=1), x.argmax(axis=1)))
