@@ -229,13 +229,18 @@ class Expressions:
             case Position():
                 return self.affine(value.affine)
             case Convert(arg=Load() as load) if load.dtype == np.bool_ and load.guard is None and (
-                    value.dtype.kind == "f"):
+                    value.dtype.kind == "f" or value.dtype.char in "hHiI"):
                 self.macros.add("TRUTH")
                 text = self.element(self.use(load.operand, load.access),
                                     self.kernel.operands[load.operand])
                 return f"({ctype(value.dtype).value})TRUTH({text})", CAST
             case Convert() if value.dtype == np.float16 and self.rounds_later(value):
                 return self.expr(value.arg)
+            case Convert(arg=FoldIndex() as index) if len(index.over) > 1 and (
+                    value.dtype.itemsize <= 4):
+                text, precedence = self.fold_index(index.over, "(int32_t)")  # no product of int64
+                narrow = value.dtype.itemsize < 4
+                return (f"(int16_t)({text})", CAST) if narrow else (text, precedence)
             case Convert():
                 return self.code(ops.cast_code(value.arg.dtype, value.dtype), value)
             case Op():
@@ -292,12 +297,12 @@ class Expressions:
             return f"half_to_float({text})", PRIMARY
         return (f"{text} != 0", 9) if operand.dtype == np.bool_ else (text, PRIMARY)
 
-    def fold_index(self, over: Sequence[str]) -> Text:
+    def fold_index(self, over: Sequence[str], cast: str = "") -> Text:
         """The index among the folded elements, in C order."""
-        text = self.var(over[0])
+        text = cast + self.var(over[0])
         for axis in over[1:]:
             whole = f"({text})" if " + " in text else text
-            text = f"{whole} * {self.extent(axis)} + {self.var(axis)}"
+            text = f"{whole} * {cast}{self.extent(axis)} + {cast}{self.var(axis)}"
         return text, PRIMARY if len(over) == 1 else 12
 
     def affine(self, at: Affine) -> Text:

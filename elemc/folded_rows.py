@@ -71,7 +71,7 @@ def _most_lanes(row: LaneLoop) -> int:
     sizes = [f.dtype.itemsize for f in row.folds]
     if any(f.top for f in row.folds):
         return max(LANES, min(4 * LANES, _power_of_two(8 * LANE_BYTES // sum(sizes))))
-    return max(LANES, LANE_BYTES // min(sizes))
+    return max(LANES, row.lanes, LANE_BYTES // min(sizes))
 
 
 def _power_of_two(n: int) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 from .accumulators import ACCUMULATORS
 from .close import INDEX, fold_program
 from .cost import calls
+from .nest import FoldIndex
 from .ops import OPS
 from .values import (
     NARROW,
@@ -40,15 +41,15 @@ COUNTS = (np.dtype(np.int16), np.dtype(np.int32))  # what places are counted in,
 def quicker(fold: Fold, axes: Sequence[str], rows: Sequence[str], spec: Specialized,
             shared: Callable[[Fold], Fold]) -> Value:
     """The same place; `axes` are in the order of memory, `rows` those that rows consist of."""
-    if len(fold.over) == 1 and fold.arg.dtype == bool:
+    if fold.arg.dtype == bool:
         return _first_true(fold, shared)
-    if axes and not rows and len(fold.over) == 1 and _same_twice(fold.arg) and (
-            spec.between(axes[-1])[0] <= NARROW[False]):
+    in_order = [a for a in axes if a in fold.over] == [*fold.over]
+    narrow = axes and not rows and len(fold.over) == 1 and (
+        spec.between(axes[-1])[0] <= NARROW[False])
+    if (narrow or rows and not in_order) and _same_twice(fold.arg):
         return _first(fold, shared)
-    if not rows or len(fold.over) == 1 and spec.between(rows[0])[1] <= PLACED:
-        return fold  # rows go side by side
-    if [a for a in axes if a in fold.over] != [*fold.over]:
-        return fold  # of those that are as good the first place counts, wherever that lies
+    if not rows or not in_order or len(fold.over) == 1 and spec.between(rows[0])[1] <= PLACED:
+        return fold  # rows go side by side, or places come in another order
     return _along(_wider(fold) if len(fold.over) > 1 else fold, shared)
 
 
@@ -95,35 +96,39 @@ def _first(fold: Fold, shared: Callable[[Fold], Fold]) -> Fold:
     if value.dtype.kind == "f":
         unknown = Op(value.axes, BOOL, OPS["not_equal"], (value, value))
         here = Op(value.axes, BOOL, OPS["logical_or"], (here, unknown))
-    index = _index(fold)
-    rest = Literal(frozenset(), index.dtype, index.dtype.type(np.iinfo(index.dtype).max))
-    return _least(fold, Op(here.axes, index.dtype, SELECT, (here, index, rest)))
+    return _least(fold, here)
 
 
 def _first_true(fold: Fold, shared: Callable[[Fold], Fold]) -> Value:
     """The first place of a boolean that is true, or false; of none 0."""
-    beside = fold.arg if fold.program.place_of == "min" else Op(
-        fold.arg.axes, BOOL, OPS["logical_not"], (fold.arg,))
-    number = fold.program.index_dtype
-    most = Literal(frozenset(), number, number.type(np.iinfo(number).max))
-    beyond = Op(beside.axes, number, OPS["multiply"], (convert(beside, number), most))
-    place = shared(_least(fold, Op(beside.axes, number, OPS["bitwise_or"], (
-        beyond, _index(fold)))))  # of a choice between masks gcc makes branches
-    none, zero = convert(most, fold.dtype), Literal(frozenset(), fold.dtype, fold.dtype.type(0))
+    truth = fold.program.place_of == "max"
+    place = shared(_least(fold, fold.arg if truth else Op(
+        fold.arg.axes, BOOL, OPS["logical_not"], (fold.arg,))))
+    none, zero = (Literal(frozenset(), fold.dtype, fold.dtype.type(k))
+                  for k in (np.iinfo(place.program.dtype).max, 0))
     nowhere = Op(place.axes, BOOL, OPS["equal"], (place, none))
     return Op(place.axes, fold.dtype, SELECT, (nowhere, zero, place))
 
 
-def _least(fold: Fold, places: Value) -> Fold:
-    """The least of places that a fold is the place of an extremum of."""
-    least = fold_program(ACCUMULATORS["min"], fold.program.index_dtype)
-    return replace(fold, program=replace(least, place_of=fold.program.place_of), arg=places)
+def _least(fold: Fold, here: Value) -> Fold:
+    """The least of all places where this holds; of none the greatest number."""
+    least, index = fold_program(ACCUMULATORS["min"], fold.program.index_dtype), _index(fold)
+    dtype = least.dtype
+    one, most = (Literal(frozenset(), dtype, dtype.type(k)) for k in (1, np.iinfo(dtype).max))
+    if len(fold.over) == 1 and fold.arg.dtype != bool:
+        place = Op(here.axes, dtype, SELECT, (here, index, most))
+    else:  # beyond all others by arithmetic: of a choice in lanes gcc makes branches
+        beyond: Value = Op(here.axes, dtype, OPS["subtract"], (convert(here, dtype), one))
+        beyond = Op(here.axes, dtype, OPS["bitwise_and"], (beyond, most))
+        place = Op(here.axes, dtype, OPS["bitwise_or"], (beyond, index))
+    return replace(fold, program=replace(least, place_of=fold.program.place_of), arg=place)
 
 
 def _index(fold: Fold) -> Value:
-    """The place of an element along the one axis of a fold."""
-    [axis] = fold.over
-    index = Position(frozenset(fold.over), INDEX, Affine(terms=((axis, 1),)))
+    """The place of an element among those that are folded."""
+    over = frozenset(fold.over)
+    index: Value = FoldIndex(over, INDEX, fold.over) if len(fold.over) > 1 else (
+        Position(over, INDEX, Affine(terms=((fold.over[0], 1),))))
     return convert(index, fold.program.index_dtype)
 
 
