@@ -11,7 +11,7 @@ from .cost import FORESEEN
 from .nest import FAR_RUN, LANE_BYTES, LANES, RUN, Assign, Blocks, Element, LaneLoop, Let
 from .roots import Root
 from .sharing import rows_of
-from .values import LINED, NARROW, Fold, Load, Specialized, walk
+from .values import LINED, NARROW, VECTOR, Fold, Load, Specialized, walk
 
 SHARED = 16  # rows of extrema whose lanes are merged once, at least: few are left to all threads
 
@@ -42,9 +42,9 @@ def foreseen_late(folded: Sequence[Root], axis: str, strip: str | None, spec: Sp
                for v, of in loads)
 
 
-def fill_lanes(least: int, states: Iterable[np.dtype]) -> bool:
-    """Whether a row of `least` elements fills the lanes of any of these states."""
-    return least >= max(LANES, *(LANE_BYTES // dtype.itemsize for dtype in states))
+def least_shared(states: Iterable[np.dtype]) -> int:
+    """Elements of rows that share lanes, at least; gcc keeps no shorter ones in registers."""
+    return VECTOR if min(dtype.itemsize for dtype in states) >= 4 else LANES
 
 
 def share_lanes(rows: Blocks) -> LaneLoop | None:
@@ -60,7 +60,7 @@ def share_lanes(rows: Blocks) -> LaneLoop | None:
                 and all(isinstance(s, Let) or isinstance(s, Assign)
                         and isinstance(s.target, Element) and s.target.at == "lane"
                         for s in row.body)
-                and row.least >= LANES):
+                and row.least >= least_shared(f.dtype for f in row.folds)):
             lanes = min(_most_lanes(row), _power_of_two(row.least))
             return replace(row, around=(rows.axis, *row.around), lanes=lanes)
     return None

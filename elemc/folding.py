@@ -9,12 +9,11 @@ import numpy as np
 
 from .cost import HEAVY, cost
 from .early import decides, leave_early
-from .folded_rows import SHARED, foreseen_late, rows_at_once, share_lanes
+from .folded_rows import SHARED, foreseen_late, least_shared, rows_at_once, share_lanes
 from .leaves import Leaves, target_of
 from .nest import (
     CHOICES,
     LANE_BYTES,
-    LANES,
     PACK,
     ROWS,
     Assign,
@@ -277,7 +276,7 @@ class Folding(Leaves):
         soon = all(decides(r.fold) is not None for r in folds)
         shared = few and exact and all(
             len(row := remaining(r, (axis,))) == 1 and self.spec.between(row[0])[1] <= BLOCK
-            and self.spec.between(row[0])[0] >= LANES for r in folds)
+            and self.spec.between(row[0])[0] >= least_shared(r.fold.program.state) for r in folds)
         unit = ((4 if soon else 16 if exact else 1) * BLOCK) if last else SHARED if shared else ROWS
         chunk = segment.axis if cut else (
             axis if few and not last and not shared else f"{axis}:{unit}")

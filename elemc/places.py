@@ -16,7 +16,7 @@ import numpy as np
 from .accumulators import ACCUMULATORS
 from .close import INDEX, fold_program
 from .cost import calls
-from .nest import FoldIndex
+from .nest import LANES, FoldIndex
 from .ops import OPS
 from .values import (
     NARROW,
@@ -41,16 +41,20 @@ COUNTS = (np.dtype(np.int16), np.dtype(np.int32))  # what places are counted in,
 def quicker(fold: Fold, axes: Sequence[str], rows: Sequence[str], spec: Specialized,
             shared: Callable[[Fold], Fold]) -> Value:
     """The same place; `axes` are in the order of memory, `rows` those that rows consist of."""
-    if fold.arg.dtype == bool:
-        return _first_true(fold, shared)
+    several, size = len(fold.over) > 1, fold.arg.dtype.itemsize
     in_order = [a for a in axes if a in fold.over] == [*fold.over]
-    narrow = axes and not rows and len(fold.over) == 1 and (
-        spec.between(axes[-1])[0] <= NARROW[False])
-    if (narrow or rows and not in_order) and _same_twice(fold.arg):
+    if fold.arg.dtype == bool and not (several and in_order):
+        return _first_true(fold, shared)
+    low, high = spec.between(rows[0]) if rows else (0, 0)
+    narrow = axes and not rows and not several and spec.between(axes[-1])[0] <= NARROW[False]
+    # floats wait twice for each other, which takes longer than reading them twice in few lanes
+    enough = 4 * LANES if fold.arg.dtype.kind == "f" and not spec.far else LANES
+    apart = rows and several and (not in_order or low < enough and size > 1)
+    if (narrow or apart) and _same_twice(fold.arg):
         return _first(fold, shared)
-    if not rows or not in_order or len(fold.over) == 1 and spec.between(rows[0])[1] <= PLACED:
+    if not rows or not in_order or several and low < LANES or not several and high <= PLACED:
         return fold  # rows go side by side, or places come in another order
-    return _along(_wider(fold) if len(fold.over) > 1 else fold, shared)
+    return _along(_wider(fold) if several else fold, shared)
 
 
 def counted(fold: Fold, spec: Specialized) -> Fold:
@@ -101,24 +105,25 @@ def _first(fold: Fold, shared: Callable[[Fold], Fold]) -> Fold:
 
 def _first_true(fold: Fold, shared: Callable[[Fold], Fold]) -> Value:
     """The first place of a boolean that is true, or false; of none 0."""
-    truth = fold.program.place_of == "max"
-    place = shared(_least(fold, fold.arg if truth else Op(
-        fold.arg.axes, BOOL, OPS["logical_not"], (fold.arg,))))
+    place = shared(_least(fold, fold.arg, fold.program.place_of == "min"))
     none, zero = (Literal(frozenset(), fold.dtype, fold.dtype.type(k))
                   for k in (np.iinfo(place.program.dtype).max, 0))
     nowhere = Op(place.axes, BOOL, OPS["equal"], (place, none))
     return Op(place.axes, fold.dtype, SELECT, (nowhere, zero, place))
 
 
-def _least(fold: Fold, here: Value) -> Fold:
-    """The least of all places where this holds; of none the greatest number."""
+def _least(fold: Fold, here: Value, elsewhere: bool = False) -> Fold:
+    """The least of all places where this holds, or `elsewhere`; of none the greatest number."""
     least, index = fold_program(ACCUMULATORS["min"], fold.program.index_dtype), _index(fold)
     dtype = least.dtype
-    one, most = (Literal(frozenset(), dtype, dtype.type(k)) for k in (1, np.iinfo(dtype).max))
+    zero, one, most = (Literal(frozenset(), dtype, dtype.type(k))
+                       for k in (0, 1, np.iinfo(dtype).max))
     if len(fold.over) == 1 and fold.arg.dtype != bool:
         place = Op(here.axes, dtype, SELECT, (here, index, most))
     else:  # beyond all others by arithmetic: of a choice in lanes gcc makes branches
-        beyond: Value = Op(here.axes, dtype, OPS["subtract"], (convert(here, dtype), one))
+        number = convert(here, dtype)
+        beyond: Value = Op(here.axes, dtype, OPS["subtract"], (
+            (zero, number) if elsewhere else (number, one)))  # 0 or -1
         beyond = Op(here.axes, dtype, OPS["bitwise_and"], (beyond, most))
         place = Op(here.axes, dtype, OPS["bitwise_or"], (beyond, index))
     return replace(fold, program=replace(least, place_of=fold.program.place_of), arg=place)
