@@ -17,6 +17,7 @@ from .values import (
     BLOCK,
     CHUNKED,
     DEEP,
+    FAR_NARROW,
     FEW,
     LINED,
     LONGEST,
@@ -103,7 +104,7 @@ class _Marks:
                 self.found |= exact
                 continue
             most = 0 if len(long) > 1 else BLOCK if self.folded.issuperset(axes) else (
-                NARROW[self.spec.far] if self.folded else 0)
+                (FAR_NARROW if self.spec.far else NARROW) if self.folded else 0)
             most //= math.prod(n for n, _ in exact.values())
             if self.sizes[long[0]] <= most:
                 self.found |= exact
@@ -131,7 +132,7 @@ class _Marks:
         elif not self.folded:
             marks.append(LINED - 1)
         if far and self.folded and not along:
-            marks += [FORESEEN // size, NARROW[False]]
+            marks += [FORESEEN // size, NARROW]
         if any(f.program.exact and len(f.over) > 1 for f in along):
             marks += [2 * SHORT - 1, 4 * SHORT - 1]
         several = len(along) + (axis in self.written) > 1
@@ -209,7 +210,7 @@ def _marks_of_chunks(fold: Fold, spec: Specialized, sizes: Sequence[int]) -> lis
     if not row:  # few turns are folded apart
         return [(a, CHUNKED[False] - 1) for a in fold.over]
     waits = any(isinstance(v, Fold) for v in walk(fold.args))
-    marks = [(row, NARROW[spec.far]), *((a, SLICES) for a in slices if waits)]
+    marks = [(row, FAR_NARROW if spec.far else NARROW), *((a, SLICES) for a in slices if waits)]
     if all(length(a) <= most for a, most in marks):
         marks.append((around, CHUNKED[length(row) < SHORT] - 1))
     if slices:

@@ -229,7 +229,7 @@ class Expressions:
             case Position():
                 return self.affine(value.affine)
             case Convert(arg=Load() as load) if load.dtype == np.bool_ and load.guard is None and (
-                    value.dtype.kind == "f" or value.dtype.char in "hHiI"):
+                    value.dtype.kind == "f" or value.dtype.char in "hHiI" or self.kernel.exact):
                 self.macros.add("TRUTH")
                 text = self.element(self.use(load.operand, load.access),
                                     self.kernel.operands[load.operand])
@@ -246,8 +246,10 @@ class Expressions:
             case Op():
                 loop = tuple(a.dtype for a in value.operands)
                 kind = value.dtype.kind
-                # gcc 12 branches in unsigned extrema if `?:` makes constants of some, or fails
-                choice = value.op is SELECT and (kind == "u" or self.singly and kind in "if")
+                # gcc 12 branches in extrema of these if `?:` makes constants of some, or fails
+                some = value.op is SELECT and any(isinstance(a, Literal) for a in value.operands)
+                small = kind == "u" or some and kind == "i" and value.dtype.itemsize <= 2
+                choice = value.op is SELECT and (small or self.singly and kind in "if")
                 op = ops.CHOICE if choice else value.op
                 return self.code(op.code(loop, value.dtype), value)
         raise AssertionError(type(value).__name__)

@@ -25,9 +25,9 @@ def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Spe
     low, high = spec.between(strip) if strip else (0, 0)
     loads = walk((v for r in folded for v in r.inputs()), lambda v: isinstance(v, Fold))
     along = [v for v in loads if isinstance(v, Load) and v.axes.issuperset((axis, strip))]
-    if len(folded) == 1 and len(along) > 1 and LINED <= low and high <= NARROW[False]:
+    if len(folded) == 1 and len(along) > 1 and LINED <= low and high <= NARROW:
         return 1
-    return FAR_RUN if spec.far and low > NARROW[False] else RUN
+    return FAR_RUN if spec.far and low > NARROW else RUN
 
 
 def foreseen_late(folded: Sequence[Root], axis: str, strip: str | None, spec: Specialized) -> bool:

@@ -120,7 +120,7 @@ def _along_lines(spec: Specialized) -> set[str]:
     found: set[str] = set()
     for store in spec.stores:
         *axes, row = memory_order(store.access, spec.operands[store.operand]) or [""]
-        if len(axes) > 1 and SHORT < spec.between(row)[0] and spec.between(row)[1] <= NARROW[False]:
+        if len(axes) > 1 and SHORT < spec.between(row)[0] and spec.between(row)[1] <= NARROW:
             own = walk([store.value], lambda v: isinstance(v, Fold))
             found.update(set(axes).difference(*(v.axes for v in own if divides(v))))
     return found

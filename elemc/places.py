@@ -1,8 +1,8 @@
 """Places of extrema as folds that go in vectors.
 
-The place of a maximum along long rows goes with the maximum, a lane of either; along columns of
-narrow tables it is the least of all places where that is, once it is known; and of booleans the
-least where one is true.
+The place of a maximum along long rows goes with the maximum, a lane of either.  Along columns of
+narrow tables, in short rows, and where memory has another order than places, it is the least of all
+places where the maximum is, once that is known; and of booleans the least where one is true.
 """
 
 from __future__ import annotations
@@ -41,20 +41,22 @@ COUNTS = (np.dtype(np.int16), np.dtype(np.int32))  # what places are counted in,
 def quicker(fold: Fold, axes: Sequence[str], rows: Sequence[str], spec: Specialized,
             shared: Callable[[Fold], Fold]) -> Value:
     """The same place; `axes` are in the order of memory, `rows` those that rows consist of."""
-    several, size = len(fold.over) > 1, fold.arg.dtype.itemsize
+    several = len(fold.over) > 1
     in_order = [a for a in axes if a in fold.over] == [*fold.over]
     if fold.arg.dtype == bool and not (several and in_order):
         return _first_true(fold, shared)
-    low, high = spec.between(rows[0]) if rows else (0, 0)
-    narrow = axes and not rows and not several and spec.between(axes[-1])[0] <= NARROW[False]
+    if not rows:
+        narrow = axes and not several and spec.between(axes[-1])[0] <= NARROW
+        return _first(fold, shared) if narrow and _same_twice(fold.arg) else fold
+    low, high = spec.between(rows[0])
+    if not several:
+        return _along(fold, shared) if high > PLACED else fold  # short rows go side by side
     # floats wait twice for each other, which takes longer than reading them twice in few lanes
     enough = 4 * LANES if fold.arg.dtype.kind == "f" and not spec.far else LANES
-    apart = rows and several and (not in_order or low < enough and size > 1)
-    if (narrow or apart) and _same_twice(fold.arg):
+    few = low < enough and fold.arg.dtype.itemsize > 1
+    if (few or not in_order) and _same_twice(fold.arg):
         return _first(fold, shared)
-    if not rows or not in_order or several and low < LANES or not several and high <= PLACED:
-        return fold  # rows go side by side, or places come in another order
-    return _along(_wider(fold) if several else fold, shared)
+    return _along(_wider(fold), shared) if in_order and low >= LANES else fold
 
 
 def counted(fold: Fold, spec: Specialized) -> Fold:

@@ -48,14 +48,16 @@ def refold(spec: Specialized) -> Specialized:
         return folds.setdefault((fold.program, fold.arg, fold.over, fold.where), fold)
 
     def change(value: Value) -> Value:
-        if not isinstance(value, Fold) or isinstance(value, Scan) or value.initial is not None:
+        if not isinstance(value, Fold) or isinstance(value, Scan):
             return value
-        value = _chosen(_of_booleans(value))
-        if value.where is not None:
-            return value
-        value = places.counted(_counted(value), spec)
+        value = _of_booleans(value)
         axes = order_in_memory(loads_of(value, spec), spec.operands)
         rows = list(takewhile(value.over.__contains__, reversed(axes)))
+        narrow = bool(axes) and not rows and spec.between(axes[-1])[1] <= 2 * SHORT
+        value = _chosen(value, narrow)
+        if value.where is not None or value.initial is not None:
+            return value
+        value = places.counted(_counted(value), spec)
         apart = _apart(value, axes, rows)
         if value.program.place_of and value.arg.dtype.kind != "c":
             return places.quicker(value, axes, [] if apart else rows, spec, shared)
@@ -78,10 +80,15 @@ def _of_booleans(fold: Fold) -> Fold:
     return fold
 
 
-def _chosen(fold: Fold) -> Fold:
-    """Folds of some numbers as folds of all, the others neutral: no element waits for a choice."""
+def _chosen(fold: Fold, narrow: bool) -> Fold:
+    """Folds of some numbers as folds of all, the others neutral: no element waits for a choice.
+
+    Of small integers only extrema of `narrow` tables, in which gcc 12 fails at such choices.
+    """
     program, some = fold.program, fold.arg
-    if fold.where is None or not program.nests or some.dtype.kind != "f":
+    small = program.exact and some.dtype.kind in "iu" and some.dtype.itemsize <= 2
+    if fold.where is None or not program.nests or not (
+            some.dtype.kind == "f" or narrow and small):
         return fold
     assert program.neutral is not None
     axes = some.axes | fold.where.axes

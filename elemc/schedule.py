@@ -296,7 +296,7 @@ class _Scheduler(Keeping):
         if loop.kind == "lane":
             heavy = cost(walk(v for r in segment.roots for v in r.inputs())) >= HEAVY
             return heavy and any(isinstance(r.of, Fold) for r in segment.roots)
-        return self.spec.between(loop.axis)[1] <= NARROW[False] and all(
+        return self.spec.between(loop.axis)[1] <= NARROW and all(
             r.of in self.by_rows for r in segment.roots)
 
     def strip(self, segment: Segment, bound: tuple[str, ...], scope: Scope) -> None:

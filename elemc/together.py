@@ -22,6 +22,7 @@ from .values import (
     BLOCK,
     CHUNKED,
     DEEP,
+    FAR_NARROW,
     FEW,
     LINED,
     NARROW,
@@ -108,7 +109,7 @@ def _between_slices(found: list[Root], spec: Specialized) -> list[Root]:
         low, high = spec.between(inner[-1])
         few = math.prod(spec.between(a)[1] for a in within) <= FEW
         return (root.fold.program.exact or few and not root.fold.program.of_part) and (
-            VECTOR <= low and high <= NARROW[False] and spec.between(around)[0] >= DEEP)
+            VECTOR <= low and high <= NARROW and spec.between(around)[0] >= DEEP)
 
     turned = {r.order: memory(r) for r in found if isinstance(r.of, Fold) and goes(r)}
     apart = {r.order for r in found if not r.merges or isinstance(r.of, Place)}  # two states
@@ -171,7 +172,8 @@ def _chunks_of(root: Root, spec: Specialized) -> str | None:
         return None
     [axis], most = around, spec.between(row)[1]
     few = not root.needs or all(spec.between(a)[1] <= SLICES for a in slices)
-    if most > NARROW[spec.far] or not few or spec.between(axis)[0] < CHUNKED[most < SHORT]:
+    narrow = most <= (FAR_NARROW if spec.far else NARROW)
+    if not narrow or not few or spec.between(axis)[0] < CHUNKED[most < SHORT]:
         return None
     return f"{axis}:{PACK * ROWS if most < SHORT else ROWS if slices else CHUNK}"
 

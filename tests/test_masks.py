@@ -103,3 +103,18 @@ def test_unsigned_extrema(dtype):
         lambda x, m: np.max(np.where(m, x, zero), axis=1) - np.min(x, axis=1),
     ):
         np.testing.assert_array_equal(ec.compile(f)(x, m), f(x, m))
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "f4", "f8"])
+@pytest.mark.parametrize("shape, axis", [((200, 16), 0), ((64, 12), 0), ((15, 3, 64, 16), (0, 2)),
+                                         ((5, 40, 16), (0, 1)), ((300, 70), 0), ((40, 300), 1)])
+def test_extrema_of_some_numbers_from_an_initial_one(dtype, shape, axis):
+    """Narrow tables of small integers among them, at which gcc 12 failed."""
+    rng = np.random.default_rng(0)
+    x, m = rng.integers(0, 99, shape).astype(dtype), rng.random(shape) < 0.3
+    for y in (x, np.repeat(x, 2, axis=-1)[..., ::2]):
+        for name, initial in (("min", 50), ("max", 50), ("sum", 3)):
+            f = ec.compile(lambda y, m: getattr(np, name)(  # noqa: B023 - called in this turn
+                y, axis=axis, where=m, initial=initial))  # noqa: B023
+            want = getattr(np, name)(y, axis=axis, where=m, initial=initial)
+            np.testing.assert_array_equal(f(y, m), want)
