@@ -158,7 +158,7 @@ def test_rows_that_end_in_lanes_and_one_by_one_in_place(columns):
 
 
 def test_where_new_outputs_begin():
-    """As an input does, unless functions fill them: then no vector fills a line (docs/speed.md).
+    """As an input does, unless functions fill them: then no vector fills a line (docs/kernels.md).
 
     What goes past the caches begins with a line.
     """
