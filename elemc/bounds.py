@@ -109,7 +109,8 @@ class _Marks:
             if self.sizes[long[0]] <= most:
                 self.found |= exact
             more = self.of_long_row(operand, axes[0]) if len(long) == 1 else []
-            self.meet(long[0], [few, most, *([PLACED] if self.places else []), *more])
+            places = [2 * SHORT - 1, PLACED] if self.places else []
+            self.meet(long[0], [few, most, *places, *more])
             for e in every:
                 self.found.setdefault(e, (few + 1 if e in long else 1, LONGEST))
             break

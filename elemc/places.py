@@ -19,6 +19,8 @@ from .cost import calls
 from .nest import LANES, FoldIndex
 from .ops import OPS
 from .values import (
+    BLOCK,
+    LONGEST,
     NARROW,
     PLACED,
     SELECT,
@@ -41,19 +43,22 @@ COUNTS = (np.dtype(np.int16), np.dtype(np.int32))  # what places are counted in,
 def quicker(fold: Fold, axes: Sequence[str], rows: Sequence[str], spec: Specialized,
             shared: Callable[[Fold], Fold]) -> Value:
     """The same place; `axes` are in the order of memory, `rows` those that rows consist of."""
-    several = len(fold.over) > 1
+    several, dtype = len(fold.over) > 1, fold.arg.dtype
     in_order = [a for a in axes if a in fold.over] == [*fold.over]
-    if fold.arg.dtype == bool and not (several and in_order):
+    low, high = spec.between(rows[0]) if rows else (LONGEST, LONGEST)
+    if dtype.kind == "b" and (not in_order or not several and low >= 2 * LANES):
         return _first_true(fold, shared)
     if not rows:
         narrow = axes and not several and spec.between(axes[-1])[0] <= NARROW
-        return _first(fold, shared) if narrow and _same_twice(fold.arg) else fold
-    low, high = spec.between(rows[0])
-    if not several:
-        return _along(fold, shared) if high > PLACED else fold  # short rows go side by side
+        return _first(fold, shared, False) if narrow and _same_twice(fold.arg) else fold
+    if not several:  # short rows go side by side
+        most = PLACED if dtype.char in "fd" else BLOCK if dtype.char in "?bBhH" else 0
+        if 2 * LANES <= low and high <= most and _same_twice(fold.arg):
+            return _first(fold, shared)
+        return _along(fold, shared) if high > PLACED else fold
     # floats wait twice for each other, which takes longer than reading them twice in few lanes
-    enough = 4 * LANES if fold.arg.dtype.kind == "f" and not spec.far else LANES
-    few = low < enough and fold.arg.dtype.itemsize > 1
+    few = dtype.itemsize > 1 and low < (
+        4 * LANES if dtype.kind == "f" and not spec.far else LANES)
     if (few or not in_order) and _same_twice(fold.arg):
         return _first(fold, shared)
     return _along(_wider(fold), shared) if in_order and low >= LANES else fold
@@ -90,7 +95,7 @@ def _along(fold: Fold, shared: Callable[[Fold], Fold]) -> Fold:
     return Place(fold.axes, fold.dtype, program, fold.arg, fold.over, None, None, top)
 
 
-def _first(fold: Fold, shared: Callable[[Fold], Fold]) -> Fold:
+def _first(fold: Fold, shared: Callable[[Fold], Fold], lanes: bool = True) -> Fold:
     """The place of an extremum as the least of all where that is, once it is known.
 
     Both are folds as others are, of one state each.  Where one is NaN, so is the extremum.
@@ -102,7 +107,7 @@ def _first(fold: Fold, shared: Callable[[Fold], Fold]) -> Fold:
     if value.dtype.kind == "f":
         unknown = Op(value.axes, BOOL, OPS["not_equal"], (value, value))
         here = Op(value.axes, BOOL, OPS["logical_or"], (here, unknown))
-    return _least(fold, here)
+    return _least(fold, here, lanes=lanes)
 
 
 def _first_true(fold: Fold, shared: Callable[[Fold], Fold]) -> Value:
@@ -114,13 +119,13 @@ def _first_true(fold: Fold, shared: Callable[[Fold], Fold]) -> Value:
     return Op(place.axes, fold.dtype, SELECT, (nowhere, zero, place))
 
 
-def _least(fold: Fold, here: Value, elsewhere: bool = False) -> Fold:
+def _least(fold: Fold, here: Value, elsewhere: bool = False, lanes: bool = True) -> Fold:
     """The least of all places where this holds, or `elsewhere`; of none the greatest number."""
     least, index = fold_program(ACCUMULATORS["min"], fold.program.index_dtype), _index(fold)
     dtype = least.dtype
     zero, one, most = (Literal(frozenset(), dtype, dtype.type(k))
                        for k in (0, 1, np.iinfo(dtype).max))
-    if len(fold.over) == 1 and fold.arg.dtype != bool:
+    if not lanes:
         place = Op(here.axes, dtype, SELECT, (here, index, most))
     else:  # beyond all others by arithmetic: of a choice in lanes gcc makes branches
         number = convert(here, dtype)
