@@ -9,7 +9,7 @@ import numpy as np
 
 from . import quotients
 from .cost import DEAR, FORESEEN, HELD, JAMMED, calls, jams
-from .places import COUNTS
+from .places import COUNTS, PLACED
 from .refold import loads_of, memory_order, order_in_memory
 from .values import (
     AGAIN,
@@ -22,7 +22,6 @@ from .values import (
     LINED,
     LONGEST,
     NARROW,
-    PLACED,
     SELECT,
     SHORT,
     SLICES,

@@ -1,4 +1,7 @@
-"""Merging axes: neighbours on which every operand and fold behaves alike are one axis."""
+"""Merging axes: neighbours on which every operand and fold behaves alike are one axis.
+
+Rows from some first one on, as those of `x[1:]`, follow each other as all of them do.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from dataclasses import replace
 
 from .layout import Operand
 from .values import (
-    ZERO,
     Access,
     At,
     Fold,
@@ -41,7 +43,7 @@ def _neighbours(accesses: Iterable[tuple[int, Access]],
     for operand, access in accesses:
         layout = operands[operand].layout
         for outer, inner, packed in zip(layout.perm, layout.perm[1:], layout.packed, strict=False):
-            a, b = access[outer].axis, access[inner].axis
+            a, b = access[outer].shifted, access[inner].axis
             if packed and a and b and a != b:
                 seen[a, b] = None
     return seen
@@ -57,7 +59,7 @@ def _alike(a: str, b: str, accesses: Iterable[tuple[int, Access]], values: Itera
             continue
         if len(with_a) != 1 or len(with_b) != 1 or with_a == with_b:
             return False
-        if access[with_a[0]].axis != a or access[with_b[0]].axis != b:
+        if access[with_a[0]].shifted != a or access[with_b[0]].axis != b:
             return False
         if not operands[operand].layout.joins(with_a[0], with_b[0]):
             return False
@@ -79,7 +81,7 @@ def _alike(a: str, b: str, accesses: Iterable[tuple[int, Access]], values: Itera
 def _join(spec: Specialized, a: str, b: str) -> Specialized:
     """`a` and `b` as one axis, called `b`."""
     def clean(access: Access) -> Access:
-        return tuple(ZERO if at.axis == a else at for at in access)
+        return tuple(replace(at, terms=()) if at.shifted == a else at for at in access)
 
     def change(value: Value) -> Value:
         axes = value.axes - {a}

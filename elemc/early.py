@@ -1,16 +1,18 @@
 """Folds of everything that are decided early: once one `any` is true, no other chunk is looked at.
 
 The thread that finds it tells the others by `decided`, which all of a call share: they leave their
-chunks alone, and say that these are decided, too.
+chunks alone, and say that these are decided, too.  Of places that are looked for, the first one
+found decides the chunks behind it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import reduce
+from collections.abc import Iterable, Mapping
+from functools import partial, reduce
 
 import numpy as np
 
+from .close import INDEX
 from .nest import (
     Assign,
     Blocks,
@@ -25,7 +27,7 @@ from .nest import (
     statements,
 )
 from .ops import OPS
-from .values import Fold, Literal, Op, Value, inline
+from .values import Affine, Fold, Literal, Op, Place, Position, Value, inline
 
 BOOL = np.dtype(bool)
 NOTHING = frozenset[str]()
@@ -43,10 +45,18 @@ def decides(fold: Fold) -> np.bool_ | None:
     return None
 
 
+def comes_first(fold: Fold, axis: str) -> bool:
+    """Whether this is the least of places along an axis: those of later chunks do not count."""
+    program = fold.program
+    return bool(program.place_of) and len(program.state) == 1 and not isinstance(fold, Place) and (
+        fold.over[0] == axis)
+
+
 def leave_early(loop: Loop, parts: Mapping[Fold, Element]) -> Loop:
     """A loop over chunks of folds, whose states are `parts`, that ends where all are decided.
 
-    That ends it for all threads.  It stays as it is if it does something else.
+    That ends it for all threads; where places are found, for chunks behind.  It stays as it is if
+    it does something else.
     """
     inside = [*statements(loop.body)]
     made = {s.target for s in inside if isinstance(s, Assign)}
@@ -55,13 +65,38 @@ def leave_early(loop: Loop, parts: Mapping[Fold, Element]) -> Loop:
     if kept or not parts or stores != {*parts.values()} or not all(
             isinstance(s, (Let, Local, Assign, LaneLoop, Blocks, Loop)) for s in inside):
         return loop
-    decided, tests = Named(NOTHING, BOOL, "*decided"), list[Value]()
-    ends: list[Statement] = []
-    for fold, part in parts.items():
-        last = decides(fold)
-        assert last is not None
-        tests.append(part if last else Op(NOTHING, BOOL, OPS["logical_not"], (part,)))
-        ends.append(Assign(part, Literal(NOTHING, BOOL, last)))
-    every = reduce(lambda a, b: Op(NOTHING, BOOL, OPS["logical_and"], (a, b)), tests)
-    loop.body = [If(decided, ends, [*loop.body, Assign(decided, every)])]
+    last = {part: _last(fold) for fold, part in parts.items()}
+    ends: list[Statement] = [Assign(part, end) for part, end in last.items()]
+    if all(end.dtype == BOOL for end in last.values()):
+        decided = Named(NOTHING, BOOL, "*decided")
+        every = _all(part if end.value else _op("logical_not", part) for part, end in last.items())
+        loop.body = [If(decided, ends, [*loop.body, Assign(decided, every)])]
+        return loop
+    decided = Named(NOTHING, INDEX, "*decided")  # how many chunks count, once it is known
+    chunk = Position(frozenset((loop.axis,)), INDEX, Affine(terms=((loop.axis, 1),)))
+    behind = _all((_op("greater", decided, _literal(0)), _op("less_equal", decided, chunk)))
+    found = _all(_op("not_equal", part, end) for part, end in last.items())
+    counted = Assign(decided, Op(chunk.axes, INDEX, OPS["add"], (chunk, _literal(1))))
+    loop.body = [If(behind, ends, [*loop.body, If(found, [counted], [])])]
     return loop
+
+
+def _last(fold: Fold) -> Literal:
+    """What a fold gives of chunks that do not count."""
+    decided = decides(fold)
+    if decided is not None:
+        return Literal(NOTHING, BOOL, decided)
+    assert fold.program.neutral is not None
+    return Literal(NOTHING, fold.program.state[0], fold.program.neutral[0])
+
+
+def _literal(number: int) -> Literal:
+    return Literal(NOTHING, INDEX, np.int64(number))
+
+
+def _op(name: str, *args: Value) -> Value:
+    return Op(frozenset[str]().union(*(a.axes for a in args)), BOOL, OPS[name], args)
+
+
+def _all(tests: Iterable[Value]) -> Value:
+    return reduce(partial(_op, "logical_and"), tests)

@@ -225,7 +225,7 @@ class Expressions:
             case Extent():
                 return self.size(("product", (value.extent,))), PRIMARY
             case FoldIndex():
-                return self.fold_index(value.over)
+                return self.fold_index(value)
             case Position():
                 return self.affine(value.affine)
             case Convert(arg=Load() as load) if load.dtype == np.bool_ and load.guard is None and (
@@ -236,11 +236,6 @@ class Expressions:
                 return f"({ctype(value.dtype).value})TRUTH({text})", CAST
             case Convert() if value.dtype == np.float16 and self.rounds_later(value):
                 return self.expr(value.arg)
-            case Convert(arg=FoldIndex() as index) if len(index.over) > 1 and (
-                    value.dtype.itemsize <= 4):
-                text, precedence = self.fold_index(index.over, "(int32_t)")  # no product of int64
-                narrow = value.dtype.itemsize < 4
-                return (f"(int16_t)({text})", CAST) if narrow else (text, precedence)
             case Convert():
                 return self.code(ops.cast_code(value.arg.dtype, value.dtype), value)
             case Op():
@@ -299,13 +294,18 @@ class Expressions:
             return f"half_to_float({text})", PRIMARY
         return (f"{text} != 0", 9) if operand.dtype == np.bool_ else (text, PRIMARY)
 
-    def fold_index(self, over: Sequence[str], cast: str = "") -> Text:
-        """The index among the folded elements, in C order."""
-        text = cast + self.var(over[0])
-        for axis in over[1:]:
+    def fold_index(self, index: FoldIndex) -> Text:
+        """The index among the folded elements, in C order; vectors multiply no int64."""
+        first, *rest = map(self.var, index.over)
+        size, kind = index.dtype.itemsize, ctype(index.dtype).value
+        if not rest:
+            return (f"({kind}){first}", CAST) if size < 8 else (first, PRIMARY)
+        cast = "(int32_t)" if size < 8 else ""
+        text = f"{cast}{first}"
+        for axis, var in zip(index.over[1:], rest, strict=True):
             whole = f"({text})" if " + " in text else text
-            text = f"{whole} * {cast}{self.extent(axis)} + {cast}{self.var(axis)}"
-        return text, PRIMARY if len(over) == 1 else 12
+            text = f"{whole} * {cast}{self.extent(axis)} + {cast}{var}"
+        return (f"({kind})({text})", CAST) if size < 4 else (text, 12)
 
     def affine(self, at: Affine) -> Text:
         """A loop index as a value."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from .cost import HEAVY, cost
-from .early import decides, leave_early
+from .early import comes_first, decides, leave_early
 from .folded_rows import SHARED, foreseen_late, least_shared, rows_at_once, share_lanes
 from .leaves import Leaves, target_of
 from .nest import (
@@ -273,7 +273,8 @@ class Folding(Leaves):
         exact = all(r.fold.program.exact for r in folds)
         few = self.spec.between(axis)[1] < CHUNKED[False] and all(
             next_axis(r, (axis,)) in r.over for r in folds)
-        soon = all(decides(r.fold) is not None for r in folds)
+        soon = all(decides(r.fold) is not None for r in folds) or all(
+            comes_first(r.fold, axis) for r in folds)
         shared = few and exact and all(
             len(row := remaining(r, (axis,))) == 1 and self.spec.between(row[0])[1] <= BLOCK
             and self.spec.between(row[0])[0] >= least_shared(r.fold.program.state) for r in folds)

@@ -183,8 +183,7 @@ class Leaves:
         assert isinstance(fold, Fold)
         program, targets = fold.program, self.states[fold]
         state: list[Value] = [*targets[:len(program.state)]]
-        index: Value = FoldIndex(frozenset(fold.over), np.dtype(np.int64), fold.over)
-        position = convert(index, program.index_dtype) if program.index else index
+        position = FoldIndex(frozenset(fold.over), program.index_dtype, fold.over)
         if isinstance(fold, Place):
             both = [*self.states[fold.top], *state, values[fold.arg], position]
             best, place = inline(program.combine, both)

@@ -22,7 +22,6 @@ from .values import (
     BLOCK,
     LONGEST,
     NARROW,
-    PLACED,
     SELECT,
     Affine,
     Fold,
@@ -38,6 +37,7 @@ from .values import (
 
 BOOL = np.dtype(bool)
 COUNTS = (np.dtype(np.int16), np.dtype(np.int32))  # what places are counted in, if they are few
+PLACED = 64  # elements of a row, at most, whose extremum's place is found with those of other rows
 
 
 def quicker(fold: Fold, axes: Sequence[str], rows: Sequence[str], spec: Specialized,
@@ -55,7 +55,8 @@ def quicker(fold: Fold, axes: Sequence[str], rows: Sequence[str], spec: Speciali
         most = PLACED if dtype.char in "fd" else BLOCK if dtype.char in "?bBhH" else 0
         if 2 * LANES <= low and high <= most and _same_twice(fold.arg):
             return _first(fold, shared)
-        return _along(fold, shared) if high > PLACED else fold
+        return _along(_wider(fold) if dtype.kind == "u" else fold, shared) if (
+            high > PLACED) else fold
     # floats wait twice for each other, which takes longer than reading them twice in few lanes
     few = dtype.itemsize > 1 and low < (
         4 * LANES if dtype.kind == "f" and not spec.far else LANES)
@@ -138,10 +139,10 @@ def _least(fold: Fold, here: Value, elsewhere: bool = False, lanes: bool = True)
 
 def _index(fold: Fold) -> Value:
     """The place of an element among those that are folded."""
-    over = frozenset(fold.over)
-    index: Value = FoldIndex(over, INDEX, fold.over) if len(fold.over) > 1 else (
-        Position(over, INDEX, Affine(terms=((fold.over[0], 1),))))
-    return convert(index, fold.program.index_dtype)
+    over, dtype = frozenset(fold.over), fold.program.index_dtype
+    if len(over) > 1:
+        return FoldIndex(over, dtype, fold.over)
+    return convert(Position(over, INDEX, Affine(terms=((fold.over[0], 1),))), dtype)
 
 
 def _same_twice(value: Value) -> bool:

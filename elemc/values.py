@@ -39,7 +39,6 @@ FEW = 8  # elements that the compiler folds without a loop, while vectors go alo
 VECTOR = 8  # elements from which on a short row is worth vectors
 LINED = 128  # elements of a row from which on lines, lanes and quotients have ways of their own
 ASKED = 512  # elements of a row from which on one loop over it asks the memory for the next row
-PLACED = 64  # elements of a row, at most, whose extremum's place is found with those of other rows
 NARROW, FAR_NARROW = 768, 4096  # elements of a row kept by chunks, at most; if from memory
 SLICES = 32  # indices of another kept axis, at most, of which waiting folds read chunks apart
 AGAIN = 8  # turns of a loop from which on what all of them compute is computed once, before
@@ -71,9 +70,8 @@ class Affine:
 
     def after(self, start: int, sign: int = 1) -> Affine:
         """The index plus `sign` times the start of the slice `start`."""
-        starts = dict.fromkeys((start, *(e for _, e in self.starts)), 0)
-        for coef, extent in ((sign * self.divisor, start), *self.starts):
-            starts[extent] += coef
+        starts = {start: 0} | {extent: coef for coef, extent in self.starts}
+        starts[start] += sign * self.divisor
         return replace(self, starts=tuple((c, e) for e, c in starts.items() if c)).reduced()
 
     def reduced(self) -> Affine:
@@ -104,9 +102,13 @@ class Affine:
     @property
     def axis(self) -> str | None:
         """The loop axis that it is; None if it is anything else."""
+        return None if self.const or self.starts else self.shifted
+
+    @property
+    def shifted(self) -> str | None:
+        """The loop axis that it is, from some index on."""
         [(name, step)] = self.terms if len(self.terms) == 1 else [("", 0)]
-        plain = not self.const and not self.starts and step == 1 and self.divisor == 1
-        return name if plain else None
+        return name if step == 1 and self.divisor == 1 else None
 
 
 ZERO = Affine()
@@ -325,8 +327,8 @@ def rewrite(stores: Sequence[Store], change: Callable[[Value], Value],
     for value in walk(roots_of(stores)):
         new[value] = change(over_new(value, new))
     return tuple(
-        replace(s, access=access(s.access), value=new[s.value],
-                mask=None if s.mask is None else new[s.mask]) for s in stores)
+        replace(s, access=access(s.access), value=new[s.value], mask=s.mask and new[s.mask])
+        for s in stores)
 
 
 def over_new(value: Value, new: dict[Value, Value]) -> Value:
@@ -336,8 +338,7 @@ def over_new(value: Value, new: dict[Value, Value]) -> Value:
     if isinstance(value, Load) and value.guard is not None:
         return replace(value, guard=new[value.guard])
     if isinstance(value, At):
-        guard = None if value.guard is None else new[value.guard]
-        return replace(value, fold=new[value.fold], guard=guard)
+        return replace(value, fold=new[value.fold], guard=value.guard and new[value.guard])
     if isinstance(value, Convert):
         return replace(value, arg=new[value.arg])
     if isinstance(value, Place):
@@ -348,8 +349,7 @@ def over_new(value: Value, new: dict[Value, Value]) -> Value:
         return replace(value, arg=new[value.arg], more=tuple(new[v] for v in value.more),
                        states=tuple(new[v] for v in value.states))
     if isinstance(value, Fold):
-        initial = None if value.initial is None else new[value.initial]
-        where = None if value.where is None else new[value.where]
+        initial, where = (v and new[v] for v in (value.initial, value.where))
         return replace(value, arg=new[value.arg], initial=initial, where=where)
     return value
 

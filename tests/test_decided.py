@@ -1,4 +1,4 @@
-"""`any` and `all` of everything, which end when nothing can change them any more."""
+"""`any`, `all` and places of everything, which end when nothing can change them any more."""
 
 import numpy as np
 import pytest
@@ -14,6 +14,8 @@ FUNCTIONS = {
     "both": lambda x: ((x < 0).any(), np.isfinite(x).all()),
     "mean": lambda x: (x < x.mean() - 100).any(),
     "of user": lambda x: ec.accumulate(EITHER, x < 0),
+    "first": lambda x: (x < 0).argmax(),
+    "two places": lambda x: ((x < 0).argmax(), (x >= 0).argmin()),
     "neither": lambda x: (x == 0.5).any() | (x >= -9e9).all(),
 }
 REFERENCES = {"of user": FUNCTIONS["any"]}
@@ -48,7 +50,15 @@ def test_as_numpy(name, hit, threads):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_c_says_when_it_is_decided(name):
-    assert "if (*decided" in ec.compile(FUNCTIONS[name]).dump(np.ones(N))
+    text = ec.compile(FUNCTIONS[name]).dump(np.ones(N))
+    assert "if (*decided" in text
+    assert ("*decided <= i1" in text) == (name in ("first", "two places"))  # chunks before count
+
+
+def test_places_and_any_are_not_decided_alike():
+    f = ec.compile(lambda x: ((x < 0).argmax(), (x < 0).any()))
+    for x in tables(70_000):
+        assert f(x) == ((x < 0).argmax(), (x < 0).any())
 
 
 @pytest.mark.parametrize("function", [

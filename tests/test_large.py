@@ -400,7 +400,7 @@ def test_chunks_of_short_rows_have_the_same_bits(monkeypatch, name, dtype):
         for large, least in ((elements.LONGEST, 1), (0, elements.LONGEST), (0, 1)):
             got, chunked = fold(x, large, least)
             far = large == 0 and name != "places of elements"
-            if x.size == 0 or x.shape[1] > elements.NARROW[far]:
+            if x.size == 0 or x.shape[1] > (elements.FAR_NARROW if far else elements.NARROW):
                 assert chunked == (name == "all" and (x.size == 0 or least == 1))
             elif len(x) > elements.FEW:
                 assert chunked == (least == 1 and name not in ("places", "running"))

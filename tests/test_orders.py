@@ -226,3 +226,24 @@ def test_a_few_rows_have_kernels_of_their_own_whatever_came_before():
     f(x), f(x[:3]), g(x[:3])
     texts = [[k.source.text for k in h.specializations] for h in (f, g)]
     assert texts[0][1:] == texts[1] and texts[0][0] != texts[1][0]
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: x[5:-5] * 2, lambda x: x[1:] - x[:-1], lambda x: x[3:].sum(), lambda x: x[2:].argmin(),
+    lambda x: x[:, 1:].max(axis=(1, 2)), lambda x: x[:, 1:-1] + x[:, :1], lambda x: np.diff(x, axis=0),
+    lambda x: x[-3:] * x[:3], lambda x: np.cumsum(x[1:], axis=0), lambda x: x[9:].sum(axis=0),
+    lambda x: x[::-1][2:] + 1, lambda x: x[1::2] + 1, lambda x: (x[1:] > x[:-1]).argmax()])
+def test_slices_of_whole_rows(f):
+    rng = np.random.default_rng(0)
+    for shape in ((20, 7, 5), (11, 6, 1), (10, 3, 40)):
+        x = rng.integers(-9, 9, shape).astype("f8")
+        compiled = ec.compile(f)
+        for y in (x, np.asfortranarray(x), x[:, :, ::-1], x.transpose(1, 0, 2).copy().transpose(1, 0, 2)):
+            np.testing.assert_array_equal(compiled(y), f(y))
+
+
+def test_slices_of_whole_rows_are_one_axis():
+    x = np.ones((50, 7))
+    for f in (lambda x: x[5:-5] * 2, lambda x: x[1:] - x[:-1], lambda x: x[3:].sum()):
+        assert "in x[i0]:" in ec.compile(f).dump(x)
+    assert "in x[i0, i1]:" in ec.compile(lambda x: x[:, 1:] * 2).dump(x)
