@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import cached_property
@@ -15,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from . import build_early, cache
-from .errors import CompileError
+from .errors import CompileError, FallbackWarning
 from .records import dataclass
 from .toolchain import Toolchain, run
 
+CRASHES = "internal compiler error"  # of gcc: its vectorizer has bugs, which its releases mend
+PLAIN = "-fno-tree-vectorize"
 FULL = ("No space left on device", "Disk quota exceeded")
 MOST_WORDS = 6000  # characters of the compiler's words in an error
 
@@ -116,15 +119,32 @@ def _compile(job: Job, work: Path) -> dict[str, object]:
     (work / cache.SOURCE).write_text(job.text, encoding="utf-8")
     start = time.perf_counter()
     early = build_early.started(job.command(*build_early.SOURCE))
+    command = job.command(cache.SOURCE)
     if early is None or not early.finish(job.text, job.name, work):
-        run_in(job, job.command(cache.SOURCE), work)
+        command = _run_again(job, command, work)
     return {
         "name": job.name,
-        "command": list(job.command(cache.SOURCE)),
+        "command": list(command),
         "compiler": job.toolchain.version,
         "seconds": round(time.perf_counter() - start, 3),
         "elemc": str(getattr(sys.modules["elemc"], "__version__", "unknown")),
     }
+
+
+def _run_again(job: Job, command: tuple[str, ...], work: Path) -> tuple[str, ...]:
+    """Run the compiler, and again without vectors if it crashes; the command that it took."""
+    try:
+        run_in(job, command, work)
+    except CompileError as error:
+        if CRASHES not in str(error):
+            raise
+        plain = *command, PLAIN
+        run_in(job, plain, work)
+        warnings.warn(f"the C compiler crashes on {job.name}, which is compiled without vectors "
+                      f"({PLAIN}) and takes longer; another compiler may not: {error}",
+                      FallbackWarning, stacklevel=2)
+        return plain
+    return command
 
 
 def run_in(job: Job, command: tuple[str, ...], work: Path) -> str:

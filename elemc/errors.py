@@ -56,7 +56,7 @@ class DomainError(ElemcError, ValueError):
 
 
 class FallbackWarning(UserWarning):
-    """There is no C compiler and the NumPy interpreter answers."""
+    """Something takes longer: there is no C compiler, or it crashes if it makes vectors."""
 
 
 class CacheWarning(UserWarning):

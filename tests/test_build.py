@@ -22,6 +22,7 @@ import pytest
 
 from elemc import (
     build,
+    build_early,
     build_jobs,
     build_listing,
     cache,
@@ -30,7 +31,7 @@ from elemc import (
     mathlib,
     toolchain,
 )
-from elemc.errors import ArgumentError, CacheWarning, CompileError
+from elemc.errors import ArgumentError, CacheWarning, CompileError, FallbackWarning
 
 PACKAGE_PLACES = os.pathsep.join(
     dict.fromkeys(str(Path(module.__file__).parent.parent) for module in (build, mathlib))
@@ -470,6 +471,20 @@ def test_failed_compile_shows_command_words_and_source():
     assert kept.read_text() == wrong
     assert str(kept) in text.partition("command: ")[2].partition("\n")[0].split()
     assert {entry.name for entry in cache.entries()} == {"elemc_math", "elemc_runtime"}
+
+
+def test_a_compiler_that_crashes_compiles_without_vectors(monkeypatch):
+    def run(command, *places):
+        if "-fno-tree-vectorize" in command:
+            return toolchain.run(command, *places)
+        words = "internal compiler error: in convert_move"
+        return subprocess.CompletedProcess(command, 1, "", words)
+
+    monkeypatch.setattr(build_jobs, "run", run)
+    monkeypatch.setattr(build_early, "started", lambda command: None)
+    with pytest.warns(FallbackWarning, match="(?s)test_kernel.*without vectors.*convert_move"):
+        assert load(source()).function
+    load(source())  # as it was, without a warning
 
 
 def test_name_that_nobody_defines_is_found_when_loading():
