@@ -188,8 +188,8 @@ class _Closing:
                 "write elemc.where(mask, x, value) instead of where=, of a value that never counts")
             raise ArgumentError(f"{node.acc.name} has no identity: {instead}")
         if initial is not None and len(program.state) > 1:
-            raise ArgumentError(f"{node.acc.name} has a state of {len(program.state)} values and "
-                                "takes no initial=: give the accumulator another identity")
+            own = ": its state has several values" * (node.acc.name not in ACCUMULATORS)
+            raise ArgumentError(f"{node.acc.name} takes no initial={own}")
         if initial is not None:
             initial = align(cast(initial, program.state[0]), node.ndim, self.order)
         return make(Accumulate, acc, cast(arg, value), node.axes, program.dtype, initial, where,

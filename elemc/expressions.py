@@ -242,7 +242,8 @@ class Expressions:
                 loop = tuple(a.dtype for a in value.operands)
                 kind = value.dtype.kind
                 # gcc 12 branches in extrema of these if `?:` makes constants of some, or fails
-                some = value.op is SELECT and any(isinstance(a, Literal) for a in value.operands)
+                some = isinstance(value.args[0], Load) and any(
+                    isinstance(a, Literal) for a in value.args)
                 small = kind == "u" or some and kind == "i" and value.dtype.itemsize <= 2
                 choice = value.op is SELECT and (small or self.singly and kind in "if")
                 op = ops.CHOICE if choice else value.op

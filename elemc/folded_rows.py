@@ -11,7 +11,7 @@ from .cost import FORESEEN
 from .nest import FAR_RUN, LANE_BYTES, LANES, RUN, Assign, Blocks, Element, LaneLoop, Let
 from .roots import Root
 from .sharing import rows_of
-from .values import LINED, NARROW, VECTOR, Fold, Load, Specialized, walk
+from .values import LINED, NARROW, VECTOR, Fold, Load, Place, Specialized, walk
 
 SHARED = 16  # rows of extrema whose lanes are merged once, at least: few are left to all threads
 
@@ -47,15 +47,17 @@ def least_shared(states: Iterable[np.dtype]) -> int:
     return VECTOR if min(dtype.itemsize for dtype in states) >= 4 else LANES
 
 
-def share_lanes(rows: Blocks) -> LaneLoop | None:
+def share_lanes(rows: Blocks, folded: Sequence[Root]) -> LaneLoop | None:
     """A loop over rows, each of which is folded in lanes, as one whose rows share them.
 
-    So lanes are merged once.  What rounds minds in which order, and so does what does not go on in
-    lanes; and rows have to fill these, of which there are less for short rows.
+    So lanes are merged once.  What rounds minds in which order, and so do what does not go on in
+    lanes, and places, of which a lane keeps the first; and rows have to fill the lanes, of which
+    there are less for short rows.
     """
     match rows:
         case Blocks(strip=None, body=[LaneLoop() as row]) if (
-                [f.part for f in rows.folds] == [f.name for f in row.folds]
+                all(_in_order(r) for r in folded if isinstance(r.of, Place))
+                and [f.part for f in rows.folds] == [f.name for f in row.folds]
                 and all(f.exact and f.end_in_lanes for f in row.folds)
                 and all(isinstance(s, Let) or isinstance(s, Assign)
                         and isinstance(s.target, Element) and s.target.at == "lane"
@@ -64,6 +66,11 @@ def share_lanes(rows: Blocks) -> LaneLoop | None:
             lanes = min(_most_lanes(row), _power_of_two(row.least))
             return replace(row, around=(rows.axis, *row.around), lanes=lanes)
     return None
+
+
+def _in_order(root: Root) -> bool:
+    """Whether loops go on as the elements that are folded are counted."""
+    return tuple(a for a in root.loops if a in root.over) == root.fold.over
 
 
 def _most_lanes(row: LaneLoop) -> int:

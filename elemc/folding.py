@@ -199,7 +199,7 @@ class Folding(Leaves):
                 fold.part = self.states[root.fold][0].name
             if not root.by_rows:
                 self.states[root.fold] = [target_of(fold.name, fold.dtype, strip)]
-        shared = share_lanes(loop)
+        shared = share_lanes(loop, merged)
         if shared:
             self.states |= dict(zip((r.fold for r in merged), parts, strict=True))
         scope.body.append(shared or loop)

@@ -1,8 +1,8 @@
 """Places of extrema as folds that go in vectors.
 
 The place of a maximum along long rows goes with the maximum, a lane of either.  Along columns of
-narrow tables, in short rows, and where memory has another order than places, it is the least of all
-places where the maximum is, once that is known; and of booleans the least where one is true.
+narrow tables and in short rows it is the least of all places where the maximum is, once that is
+known; and of booleans the least where one is true.
 """
 
 from __future__ import annotations
@@ -46,17 +46,19 @@ def quicker(fold: Fold, axes: Sequence[str], rows: Sequence[str], spec: Speciali
     several, dtype = len(fold.over) > 1, fold.arg.dtype
     in_order = [a for a in axes if a in fold.over] == [*fold.over]
     low, high = spec.between(rows[0]) if rows else (LONGEST, LONGEST)
-    if dtype.kind == "b" and (not in_order or not several and low >= 2 * LANES):
+    if dtype.kind == "b" and low >= 2 * LANES and not several:
         return _first_true(fold, shared)
     if not rows:
         narrow = axes and not several and spec.between(axes[-1])[0] <= NARROW
         return _first(fold, shared, False) if narrow and _same_twice(fold.arg) else fold
     if not several:  # short rows go side by side
-        most = PLACED if dtype.char in "fd" else BLOCK if dtype.char in "?bBhH" else 0
-        if 2 * LANES <= low and high <= most and _same_twice(fold.arg):
+        small = dtype.char in "bBhH" and low >= 2 * LANES and high <= BLOCK
+        if small and _same_twice(fold.arg):
             return _first(fold, shared)
         return _along(_wider(fold) if dtype.kind == "u" else fold, shared) if (
             high > PLACED) else fold
+    if not in_order and high > PLACED:
+        return _along(fold, shared)  # the lanes of each row are merged
     # floats wait twice for each other, which takes longer than reading them twice in few lanes
     few = dtype.itemsize > 1 and low < (
         4 * LANES if dtype.kind == "f" and not spec.far else LANES)

@@ -107,6 +107,14 @@ def test_places_in_rows_apart(dtype, length):
         assert "along i0, i1, in lanes" in ec.compile(lambda x: x.argmax()).dump(x)
 
 
+def test_places_in_another_order_than_memory():
+    """A lane keeps the first of memory, so the lanes of each row are merged."""
+    f, x = ec.compile(lambda x: x.argmax()), np.zeros((70, 200))
+    assert "max1: max along i1, in lanes" in f.dump(x.T)
+    x[1, 3], x[3, 1] = 1, 1
+    assert f(x.T) == 70 + 3 and f(x) == 200 + 3
+
+
 def test_extrema_of_booleans_are_decided_early():
     x = np.zeros((300, 700), bool)
     for f, other in ((ec.compile(lambda x: x.max()), "any"), (ec.compile(lambda x: x.min()), "all")):
