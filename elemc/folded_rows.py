@@ -74,7 +74,7 @@ def _in_order(root: Root) -> bool:
 
 
 def _most_lanes(row: LaneLoop) -> int:
-    """As many lanes as a vector has elements; more where places wait for extrema, in registers."""
+    """As many lanes as a vector has elements; where places wait for extrema, in eight vectors."""
     sizes = [f.dtype.itemsize for f in row.folds]
     if any(f.top for f in row.folds):
         return max(LANES, min(4 * LANES, _power_of_two(8 * LANE_BYTES // sum(sizes))))

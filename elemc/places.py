@@ -40,28 +40,39 @@ COUNTS = (np.dtype(np.int16), np.dtype(np.int32))  # what places are counted in,
 PLACED = 64  # elements of a row, at most, whose extremum's place is found with those of other rows
 
 
+Shared = Callable[[Fold], Fold]  # gives the fold like this one that there is already
+
+
 def quicker(fold: Fold, axes: Sequence[str], rows: Sequence[str], spec: Specialized,
-            shared: Callable[[Fold], Fold]) -> Value:
+            shared: Shared) -> Value:
     """The same place; `axes` are in the order of memory, `rows` those that rows consist of."""
-    several, dtype = len(fold.over) > 1, fold.arg.dtype
-    in_order = [a for a in axes if a in fold.over] == [*fold.over]
+    several = len(fold.over) > 1
     low, high = spec.between(rows[0]) if rows else (LONGEST, LONGEST)
-    if dtype.kind == "b" and low >= 2 * LANES and not several:
+    if fold.arg.dtype.kind == "b" and not several and low >= 2 * LANES:
         return _first_true(fold, shared)
     if not rows:
         narrow = axes and not several and spec.between(axes[-1])[0] <= NARROW
         return _first(fold, shared, False) if narrow and _same_twice(fold.arg) else fold
-    if not several:  # short rows go side by side
-        small = dtype.char in "bBhH" and low >= 2 * LANES and high <= BLOCK
-        if small and _same_twice(fold.arg):
-            return _first(fold, shared)
-        return _along(_wider(fold) if dtype.kind == "u" else fold, shared) if (
-            high > PLACED) else fold
+    if several:
+        in_order = [a for a in axes if a in fold.over] == [*fold.over]
+        return _of_several(fold, low, high, in_order, spec.far, shared)
+    if fold.arg.dtype.char in "bBhH" and 2 * LANES <= low and high <= BLOCK and (
+            _same_twice(fold.arg)):
+        return _first(fold, shared)
+    if high <= PLACED:
+        return fold  # short rows go side by side
+    return _along(_wider(fold) if fold.arg.dtype.kind == "u" else fold, shared)
+
+
+def _of_several(fold: Fold, low: int, high: int, in_order: bool, far: bool, shared: Shared) -> Fold:
+    """A place among all elements of rows of `low` to `high`; in memory's order, these share lanes.
+
+    Floats wait twice for each other, which takes longer in few lanes than to read them twice.
+    """
     if not in_order and high > PLACED:
-        return _along(fold, shared)  # the lanes of each row are merged
-    # floats wait twice for each other, which takes longer than reading them twice in few lanes
-    few = dtype.itemsize > 1 and low < (
-        4 * LANES if dtype.kind == "f" and not spec.far else LANES)
+        return _along(fold, shared)
+    enough = 4 * LANES if fold.arg.dtype.kind == "f" and not far else LANES
+    few = low < enough and fold.arg.dtype.itemsize > 1
     if (few or not in_order) and _same_twice(fold.arg):
         return _first(fold, shared)
     return _along(_wider(fold), shared) if in_order and low >= LANES else fold
@@ -87,7 +98,7 @@ def _wider(fold: Fold) -> Fold:
     return replace(fold, arg=convert(fold.arg, wide), program=program)
 
 
-def _along(fold: Fold, shared: Callable[[Fold], Fold]) -> Fold:
+def _along(fold: Fold, shared: Shared) -> Fold:
     """The place of an extremum, which may be wanted for itself, too."""
     assert fold.program.neutral is not None
     extremum = fold_program(ACCUMULATORS[fold.program.place_of], fold.arg.dtype)
@@ -98,7 +109,7 @@ def _along(fold: Fold, shared: Callable[[Fold], Fold]) -> Fold:
     return Place(fold.axes, fold.dtype, program, fold.arg, fold.over, None, None, top)
 
 
-def _first(fold: Fold, shared: Callable[[Fold], Fold], lanes: bool = True) -> Fold:
+def _first(fold: Fold, shared: Shared, lanes: bool = True) -> Fold:
     """The place of an extremum as the least of all where that is, once it is known.
 
     Both are folds as others are, of one state each.  Where one is NaN, so is the extremum.
@@ -113,7 +124,7 @@ def _first(fold: Fold, shared: Callable[[Fold], Fold], lanes: bool = True) -> Fo
     return _least(fold, here, lanes=lanes)
 
 
-def _first_true(fold: Fold, shared: Callable[[Fold], Fold]) -> Value:
+def _first_true(fold: Fold, shared: Shared) -> Value:
     """The first place of a boolean that is true, or false; of none 0."""
     place = shared(_least(fold, fold.arg, fold.program.place_of == "min"))
     none, zero = (Literal(frozenset(), fold.dtype, fold.dtype.type(k))
