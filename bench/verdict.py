@@ -40,6 +40,8 @@ class Verdict:
         The peer's time divided by elemc's under `contract=True`, which most peers do anyway.
     gain : Ratio, optional
         elemc's time on one thread divided by its time on `threads`.
+    again : Ratio, optional
+        elemc's time divided by its own, measured as another contestant's: how sure the others are.
     """
 
     cell: Cell
@@ -51,6 +53,7 @@ class Verdict:
     over_plain_c: Ratio | None
     contracted: Ratio | None = None
     gain: Ratio | None = None
+    again: Ratio | None = None
 
     @property
     def holds(self) -> bool:
@@ -76,7 +79,7 @@ class Verdict:
         """All of it, for JSON."""
         ratios = {"ratio": self.ratio, "over_limit": self.over_limit,
                   "over_plain_c": self.over_plain_c, "contracted": self.contracted,
-                  "gain": self.gain}
+                  "gain": self.gain, "again": self.again}
         return {"workload": self.cell.workload, "size": self.cell.size, "dtype": self.cell.dtype,
                 "kind": self.cell.kind, "threads": self.threads, "best": self.best,
                 "limit": self.limit, "holds": self.holds,
@@ -112,7 +115,8 @@ def verdict(cell: Cell, threads: int) -> Verdict | None:
     limit = least(LIMITS) if WORKLOADS[cell.workload].memory_bound else ""
     return Verdict(
         cell, threads, best, ratio(best, BASE), limit, ratio(BASE, limit), ratio(BASE, "plain_c"),
-        ratio(best, "elemc_contract"), ratio("elemc_one", BASE))
+        ratio(best, "elemc_contract"), ratio("elemc_one", BASE),
+        ratio("elemc_again", BASE))
 
 
 def mean(ratios: Sequence[Ratio | None]) -> float:
@@ -145,4 +149,8 @@ def summary(found: Sequence[Verdict]) -> list[str]:
     slower = [v for v in found if not v.holds]
     lines.append(f"a peer is ahead, or may be, in {len(slower)} of {len(found)} rows"
                  + "".join(f"\n  {v}" for v in slower))
+    if again := [v.again for v in found if v.again]:
+        doubtful = sum(r.low < LEAST_LOW for r in again)
+        lines.append(f"elemc, timed once more, may be ahead of itself in {doubtful} of "
+                     f"{len(again)} rows: their intervals reach below {LEAST_LOW}")
     return lines

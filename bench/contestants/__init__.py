@@ -26,7 +26,7 @@ Call = Callable[[], Any]
 PEERS = ("numpy", "numexpr", "numba", "jax", "torch", "autograd", "pytensor", "torch_compile")
 LIMITS = ("limit", "limit_stream")  # they compute nothing
 MACHINE = ("plain_c", *LIMITS)  # what the machine can do
-OWN = ("elemc_contract", "elemc_one")  # elemc called otherwise
+OWN = ("elemc_contract", "elemc_one", "elemc_again")  # elemc called otherwise, or once more
 NAMES = ("elemc", *OWN, *PEERS, *MACHINE)
 DEFAULT = ("elemc", *PEERS[:-1])  # torch.compile takes a minute per table: on request
 
