@@ -38,8 +38,6 @@ from .values import (
 BOOL = np.dtype(bool)
 COUNTS = (np.dtype(np.int16), np.dtype(np.int32))  # what places are counted in, if they are few
 PLACED = 64  # elements of a row, at most, whose extremum's place is found with those of other rows
-
-
 Shared = Callable[[Fold], Fold]  # gives the fold like this one that there is already
 
 
@@ -101,12 +99,17 @@ def _wider(fold: Fold) -> Fold:
 def _along(fold: Fold, shared: Shared) -> Fold:
     """The place of an extremum, which may be wanted for itself, too."""
     assert fold.program.neutral is not None
-    extremum = fold_program(ACCUMULATORS[fold.program.place_of], fold.arg.dtype)
     least = fold_program(ACCUMULATORS["min"], fold.program.index_dtype)  # place
     program = replace(fold.program, state=least.state, neutral=fold.program.neutral[1:],
                       merge=least.merge, finish=least.finish, exact=True)
-    top = shared(replace(fold, dtype=extremum.dtype, program=extremum))
+    top = _extremum(fold, shared)
     return Place(fold.axes, fold.dtype, program, fold.arg, fold.over, None, None, top)
+
+
+def _extremum(fold: Fold, shared: Shared) -> Fold:
+    """What a fold is the place of."""
+    program = fold_program(ACCUMULATORS[fold.program.place_of], fold.arg.dtype)
+    return shared(replace(fold, dtype=program.dtype, program=program))
 
 
 def _first(fold: Fold, shared: Shared, lanes: bool = True) -> Fold:
@@ -115,9 +118,7 @@ def _first(fold: Fold, shared: Shared, lanes: bool = True) -> Fold:
     Both are folds as others are, of one state each.  Where one is NaN, so is the extremum.
     """
     value = fold.arg
-    extremum = fold_program(ACCUMULATORS[fold.program.place_of], value.dtype)
-    top = shared(replace(fold, dtype=extremum.dtype, program=extremum))
-    here: Value = Op(value.axes, BOOL, OPS["equal"], (value, top))
+    here: Value = Op(value.axes, BOOL, OPS["equal"], (value, _extremum(fold, shared)))
     if value.dtype.kind == "f":
         unknown = Op(value.axes, BOOL, OPS["not_equal"], (value, value))
         here = Op(value.axes, BOOL, OPS["logical_or"], (here, unknown))
