@@ -22,6 +22,7 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include <fenv.h>
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
@@ -59,6 +60,7 @@ extern int64_t elemc_large(void);
 extern int64_t elemc_second(void);
 extern int elemc_threads(double nanoseconds);
 extern double elemc_pace(void);
+extern int elemc_usual_modes(fenv_t *modes);
 extern int elemc_run(Kernel kernel, int64_t phase, int64_t length, int64_t least,
                      double nanoseconds, int threads, char *const *p, const int64_t *s,
                      const int64_t *n, char *const *w, int64_t buffers);
@@ -917,6 +919,8 @@ static int phases(const Call *c, const Entry *e, int threads, int64_t buffers) {
   double all = 0;
   for (int64_t k = 0; k < c->has.phases; k++) all += c->work[k];
   PyThreadState *state = all > RELEASE || threads > 1 ? PyEval_SaveThread() : NULL;
+  fenv_t modes;
+  const int unusual = elemc_usual_modes(&modes);
   int status = 0;
   for (int64_t k = 0; k < c->has.phases; k++) {
     int64_t decided = 0;
@@ -924,6 +928,7 @@ static int phases(const Call *c, const Entry *e, int threads, int64_t buffers) {
                            : elemc_run(e->kernel, k, c->length[k], c->least[k], c->work[k],
                                        threads, c->p, c->s, c->n, c->w, buffers);
   }
+  if (unusual) fesetenv(&modes);
   if (state != NULL) PyEval_RestoreThread(state);
   return status;
 }

@@ -272,6 +272,28 @@ void elemc_memory(int64_t facts[4]) {
   pthread_mutex_unlock(&memory.lock);
 }
 
+/* -- floating-point arithmetic ------------------------------------------------------------------ */
+
+/* Have the arithmetic that kernels and their functions are written for: to nearest, with subnormal
+ * numbers, without traps.  A thread can be in another: its program called fesetround, or loaded what
+ * was linked with -ffast-math, which makes subnormal numbers 0 from then on.  Gives 1 if it was, and
+ * what it was in, for fesetenv. */
+int elemc_usual_modes(fenv_t *modes) {
+#if defined __x86_64__
+  const int usual = (__builtin_ia32_stmxcsr() & 0xffc0) == 0x1f80; /* but for what was raised */
+#elif defined __aarch64__
+  uint64_t control;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+  const int usual = control == 0;
+#else
+  const int usual = fegetround() == FE_TONEAREST;
+#endif
+  if (usual) return 0;
+  fegetenv(modes);
+  fesetenv(FE_DFL_ENV);
+  return 1;
+}
+
 /* -- threads ------------------------------------------------------------------------------------ */
 
 /* A phase of a kernel is cut into pieces.  The calling thread and the workers have a share each (two
@@ -292,7 +314,6 @@ typedef struct {
   char *const *w; /* buffers of thread 0, then those of thread 1, ... */
   int64_t buffers;
   volatile int64_t decided; /* set by the thread that knows what all fold: the others end */
-  fenv_t modes; /* of floating-point arithmetic, in the caller */
   int threads;
   _Atomic int status;
 } Job;
@@ -412,7 +433,6 @@ static void *worker(void *unused) {
       sleep_until_called();
       continue;
     }
-    fesetenv(&pool.job.modes);
     work(&pool.job, seat);
     const int others = atomic_exchange(&pool.seats, 0); /* for whom nothing is left */
     atomic_fetch_add(&pool.left, 1 + others);
@@ -495,6 +515,24 @@ static int call_workers(int count, double work, int64_t phase) {
   return worth < pool.workers ? worth : pool.workers;
 }
 
+/* Run the job by this thread and as many workers as will look for it; gives its status. */
+static int run_together(Job job, double nanoseconds) {
+  const int64_t others = (job.length - 1) / job.piece;
+  const int helpers = call_workers(others < job.threads ? (int)others : job.threads - 1,
+                                   nanoseconds, job.phase);
+  job.threads = helpers + 1;
+  if (helpers == 0) job.piece = job.length;
+  pool.job = job;
+  share(&pool.job);
+  atomic_store(&pool.left, 0);
+  atomic_store(&pool.seats, helpers);
+  work(&pool.job, 0);
+  int taken = helpers - atomic_exchange(&pool.seats, 0);
+  for (int k = 0; atomic_load(&pool.left) < taken; k++) /* each is at its last piece */
+    k < 10000 ? pause_a_moment() : (void)sched_yield();
+  return atomic_load(&pool.job.status);
+}
+
 /* Run a phase that is worth `nanoseconds` by at most `threads` threads, in pieces as `piece_of` has
  * them; returns its status. */
 int elemc_run(Kernel kernel, int64_t phase, int64_t length, int64_t least, double nanoseconds,
@@ -503,26 +541,19 @@ int elemc_run(Kernel kernel, int64_t phase, int64_t length, int64_t least, doubl
   const int worth = elemc_threads(nanoseconds);
   if (threads > worth) threads = worth;
   const int64_t piece = threads < 2 ? length : piece_of(length, nanoseconds, threads, least);
-  if (piece >= length || pthread_mutex_trylock(&pool.busy) != 0) {
+  fenv_t modes;
+  const int unusual = elemc_usual_modes(&modes);
+  int status;
+  if (piece < length && pthread_mutex_trylock(&pool.busy) == 0) {
+    status = run_together((Job){.kernel = kernel, .phase = phase, .length = length, .piece = piece,
+                                .p = p, .s = s, .n = n, .w = w, .buffers = buffers,
+                                .threads = threads}, nanoseconds);
+    pthread_mutex_unlock(&pool.busy);
+  } else {
     int64_t decided = 0;
-    return kernel(phase, 0, length, p, s, n, &decided, w);
+    status = kernel(phase, 0, length, p, s, n, &decided, w);
   }
-  const int64_t others = (length - 1) / piece;
-  const int helpers =
-      call_workers(others < threads ? (int)others : threads - 1, nanoseconds, phase);
-  pool.job = (Job){.kernel = kernel, .phase = phase, .length = length,
-                   .piece = helpers > 0 ? piece : length,
-                   .p = p, .s = s, .n = n, .w = w, .buffers = buffers, .threads = helpers + 1};
-  fegetenv(&pool.job.modes);
-  share(&pool.job);
-  atomic_store(&pool.left, 0);
-  atomic_store(&pool.seats, helpers);
-  work(&pool.job, 0);
-  int taken = helpers - atomic_exchange(&pool.seats, 0);
-  for (int k = 0; atomic_load(&pool.left) < taken; k++) /* each is at its last piece */
-    k < 10000 ? pause_a_moment() : (void)sched_yield();
-  int status = atomic_load(&pool.job.status);
-  pthread_mutex_unlock(&pool.busy);
+  if (unusual) fesetenv(&modes);
   return status;
 }
 
