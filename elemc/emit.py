@@ -105,7 +105,7 @@ class _Emitter(Statements):
             self.fetched.clear()
             self.streamed.clear()
             body = [self.statement(s, "begin", "end") for s in phase.body]
-            phases.append({"body": body, "streamed": list(self.streamed)})
+            phases.append({"body": body, "streamed": dict(self.streamed)})
         buffers = [(tuple(map(self.size_place, b.axes)),
                     (4 if b.dtype == np.float16 else b.dtype.itemsize)
                     * (self.strip_length(b.strip) if b.strip else 1), b.shared)
@@ -114,13 +114,14 @@ class _Emitter(Statements):
         bindings = Bindings(
             pointers, tuple(self.sizes), tuple(buffers), tuple(map(self.part, self.kernel.phases)))
         memory = [{"name": b.name, "type": ctype(b.dtype).value} for b in self.kernel.buffers]
+        facts = [f"{self.extent(a)} >= {n}" for a, n in self.least.items()]
+        words = words_of(repr((phases, views, memory, facts)))
         text = environment().get_template("kernel.c.j2").render(
             banner=[*banner, "", *self.operand_lines()], entry=ENTRY % entry, phases=phases,
             pointers=views,
             extents=[(name, self.length(what) or f"n[{k}]")
-                     for k, (what, name) in enumerate(self.sizes.items())],
-            facts=[f"{self.extent(a)} >= {n}" for a, n in self.least.items()],
-            buffers=memory, checks=self.checks, **self.prologue(repr((phases, views, memory))))
+                     for k, (what, name) in enumerate(self.sizes.items()) if name in words],
+            facts=facts, buffers=memory, checks=self.checks, **self.prologue(words))
         return Source(text, entry, bindings, tuple(sorted({LIBRARIES[e] for e in self.externs})))
 
     def size_place(self, axis: str) -> int:
@@ -138,8 +139,8 @@ class _Emitter(Statements):
         return Part(None if axis is None else self.size_place(axis), least, tuple(
             (units, tuple(map(self.size_place, axes))) for units, axes in work))
 
-    def prologue(self, body: str) -> dict[str, list[str]]:
-        """Everything the body asked for, in a fixed order."""
+    def prologue(self, words: set[str]) -> dict[str, list[str]]:
+        """Everything that the body, of these words, asked for, in a fixed order."""
         helpers = ops.with_dependencies(list(self.helpers))
         texts = [ops.helper_source(h) for h in helpers]
         for name in helpers:
@@ -157,9 +158,9 @@ class _Emitter(Statements):
         if used:
             macros.append(f"enum {{ {', '.join(used)} }};")
         externs = [ops.extern_declaration(e) for e in sorted(self.externs)]
-        words = set(re.findall(r"\w+", " ".join([*texts, *externs, body]))) | {"int64_t"}
+        words = words | words_of(*texts, *externs) | {"int64_t"}
         for name in reversed(TYPES):  # later types are made of earlier ones
-            words |= set(re.findall(r"\w+", TYPES[name])) if name in words else set()
+            words |= words_of(TYPES[name]) if name in words else set()
         types = [text for name, text in TYPES.items() if name in words]
         return {"types": types, "macros": macros, "externs": externs, "helpers": texts}
 
@@ -209,6 +210,11 @@ class _Emitter(Statements):
         return tuple(bound), views
 
 
+def words_of(*texts: str) -> set[str]:
+    """The names and numbers in C."""
+    return set(re.findall(r"\w+", " ".join(texts)))
+
+
 ENTRY = ("int %s(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,\n"
          "       const int64_t *n, volatile int64_t *decided, char *const *w)")
 
@@ -230,23 +236,23 @@ MACROS = {
   ((n) < {LINED} ? (n) : (-(int64_t)(to) & 63) / (size))''',
     "STREAM": """\
 typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the latest line */
-extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes);
-extern void elemc_end_stream(elemc_rest *rest);""",
+extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), """
+              "elemc_end_stream(elemc_rest *rest);",
     "FETCH": "#define FETCH(from) __builtin_prefetch(from)",
     "FETCH_OUT": "#define FETCH_OUT(to) __builtin_prefetch(to, 1) /* to write it */",
     "FETCH_ROW": "#define FETCH_ROW(from) __builtin_prefetch(from, 0, 2) /* to the second cache */",
     "NEXT": """\
 #define NEXT(row, most, step) /* to one of the next rows, or in a long one */ \\
   ((row) < (most) ? (1 + AHEAD / ((row) + 1)) * (step) : AHEAD)""",
-    "PAGES": """\
-#if PAGES == 8 /* one stream leaves the memory idle: 32 KiB ahead, in turns from 8 pages */
-#define FETCH_PAGES(from) __builtin_prefetch((from) + 32768 - ((int64_t)(from) & 32767) \\
-  + (((int64_t)(from) >> 6 & 7) << 12) + (((int64_t)(from) >> 9 & 63) << 6), 0, 2)
-#define FETCH_AHEAD FETCH_PAGES
-#else /* what processors foresee late, 8 KiB ahead; of two streams, four lines */
-#define FETCH_PAGES(from) __builtin_prefetch((from) + 256)
-#define FETCH_AHEAD(from) __builtin_prefetch((from) + 8192)
-#endif""",
+    "IN_TURNS": """\
+#define IN_TURNS(from) ((from) + 32768 - ((int64_t)(from) & 32767) /* 32 KiB on, of 8 pages */ \\
+  + (((int64_t)(from) >> 6 & 7) << 12) + (((int64_t)(from) >> 9 & 63) << 6))""",
+    "FETCH_AHEAD": """\
+#define FETCH_AHEAD(from) /* one stream may leave the memory idle */ \\
+  (PAGES == 8 ? __builtin_prefetch(IN_TURNS(from), 0, 2) : __builtin_prefetch((from) + 8192))""",
+    "FETCH_PAGES": """\
+#define FETCH_PAGES(from) /* so may two; else four lines ahead */ \\
+  (PAGES == 8 ? __builtin_prefetch(IN_TURNS(from), 0, 2) : __builtin_prefetch((from) + 256))""",
     "FETCH_LINE": "#define FETCH_LINE(fetch, from, bytes) "
                   "for (int64_t line = 0; line < (bytes); line += 64) fetch((from) + line)",
     "TRUTH": "#define TRUTH(bool) (((bool) + 255) >> 8) /* 0 or 1; gcc makes branches of `!= 0` */",

@@ -82,7 +82,8 @@ class Fetches(RowEnds):
             self.fetched.add(want.operand)
             size, written = layout.step * operand.dtype.itemsize, isinstance(want, Write)
             use = self.use(want.operand, want.access, written=written)
-            fetch, needs, distance = "FETCH_AHEAD" if want in late else "FETCH_PAGES", "PAGES", ""
+            fetch = "FETCH_AHEAD" if want in late else "FETCH_PAGES"
+            needs, distance = "IN_TURNS", ""
             if rows:
                 distance = use.strides.setdefault(rows, f"{use.base}_s{self.digit[rows]}")
             if around:

@@ -627,8 +627,12 @@ int64_t elemc_measure_pages(void) {
   return eight < one ? 8 : 1;
 }
 
-/* In the time of how many multiplications of vectors there is a division. */
+/* In the time of how many multiplications of vectors there is a division; 0 where they are not fused
+ * with additions, by which quotients are corrected. */
 double elemc_measure_division(void) {
+#if !defined __FP_FAST_FMA && !defined __FMA__
+  return 0;
+#endif
   enum { NEAREST = 1 << 10 };
   double a[3 * NEAREST];
   for (int i = 0; i < 3 * NEAREST; i++) a[i] = 1 + i;

@@ -49,7 +49,7 @@ class Statements(FoldLoops):
         super().__init__(kernel)
         self.checks = False
         self.line: dict[int, str] = {}  # outputs in a block, and the axis of its loop
-        self.streamed: dict[str, None] = {}  # outputs that go past the caches
+        self.streamed: dict[str, str] = {}  # outputs that go past the caches, and their C types
         self.unsure: set[str] = set()  # axes of which only a part is gone through
         self.line_length, self.tile, self.pad = LINE_BYTES, TILE_BYTES, PAD_BYTES
 
@@ -301,10 +301,9 @@ class Statements(FoldLoops):
             self.line_length = min(self.line_length, LINE_BYTES // operand.dtype.itemsize)
             storage = ctype(operand.dtype).storage
             self.types.add(storage)
-            self.streamed[operand.name] = None
+            self.streamed[operand.name] = storage
             size = operand.dtype.itemsize
-            found.append({"output": operand.name, "type": storage,
-                          "to": f"{use.base}_p + {self.offset(use)}",
+            found.append({"output": operand.name, "to": f"{use.base}_p + {self.offset(use)}",
                           "times": length + (f" * {size}" if size > 1 else "")})
             del self.line[write.operand]
         self.instead = before

@@ -36,6 +36,10 @@ def layer_norm(a):
     return (a - mean) / np.sqrt(a.var(axis=-1, keepdims=True) + 1e-5)
 
 
+def poly(y, w):
+    return y * w + (y - w) / (y * y + w * w + 1)
+
+
 PRODUCT = ("accumulate", "sum")
 # name: inputs, outputs, keywords of ec.function, NumPy, most lines
 KERNELS = {
@@ -79,12 +83,18 @@ KERNELS = {
     "stages": ([y, w], np.sin(np.exp(-y * y)) + w, {}, lambda y, w: np.sin(np.exp(-y * y)) + w, 40),
     "sinc_where": ([y], np.where(y > 0, np.sin(y), 0.0), {},
                    lambda y: np.where(y > 0, np.sin(y), 0.0), 40),
+    "poly_streamed": ([y, w], poly(y, w), {}, poly, 39),
+    "broadcast_streamed": ([x, y], x * y + 1, {}, lambda x, y: x * y + 1, 45),
+    "softmax_streamed": ([x], softmax(x, -1), {}, lambda x: softmax(x, -1), 120),
 }
 
 
 # What kernels with known sizes are dumped for.
 SIZED = {"sum_columns_of_3": [np.ones((2000, 3))], "recurrence": [np.ones((64, 64))],
-         "variance_of_floats": [np.ones((200, 200), np.float32)], "once": [np.ones((64, 64)), np.ones(64)]}
+         "variance_of_floats": [np.ones((200, 200), np.float32)], "once": [np.ones((64, 64)), np.ones(64)],
+         "poly_streamed": [np.empty(1 << 22)] * 2,  # 32 MiB, which no machine's caches are for
+         "broadcast_streamed": [np.empty((1 << 12, 1 << 10)), np.empty(1 << 10)],
+         "softmax_streamed": [np.empty((1 << 12, 1 << 10))]}
 
 
 def function(name):

@@ -154,7 +154,7 @@ def test_of_several_loops_the_dearest_asks_for_the_next_row(large, function, ask
     for columns in (511, 512, 700, 4096, 5000):
         x, g = values((5, columns), "float64"), values(5, "float64")
         text = far.dump(x, g)
-        lines = text[text.index("n0 = "):].splitlines()
+        lines = text[text.index("\n{"):].splitlines()
         asked = [k for k, line in enumerate(lines) if "FETCH" in line and "x_p" in line]
         if columns < 512:
             assert lines[asked[0]].strip().startswith("FETCH_AHEAD(x_p")  # the first one

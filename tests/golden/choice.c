@@ -17,7 +17,7 @@ typedef uint8_t bool_t;
 int kernel_choice(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, volatile int64_t *decided, char *const *w)
 {
-  const int64_t n0 = n[0], n1 = n[1]; /* extents */
+  const int64_t n1 = n[1]; /* extents */
   const char *const x_p = p[0]; const int64_t x_s0 = s[0]; /* operands, strides in bytes */
   const char *const x_2_p = p[1]; const int64_t x_2_s0 = s[1], x_2_s1 = 8;
   char *const z_p = p[2]; const int64_t z_s0 = s[2], z_s1 = 8;

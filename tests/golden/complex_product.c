@@ -31,7 +31,6 @@ static inline complex128 multiply_c128(complex128 x, complex128 y)
 int kernel_complex_product(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, volatile int64_t *decided, char *const *w)
 {
-  const int64_t n0 = n[0]; /* extents */
   const char *const x_p = p[0]; const int64_t x_s0 = 16; /* operands, strides in bytes */
   char *const z_p = p[1]; const int64_t z_s0 = 16;
 

@@ -35,7 +35,6 @@ static inline int32_t remainder_i32(int32_t a, int32_t b)
 int kernel_floor_divide(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, volatile int64_t *decided, char *const *w)
 {
-  const int64_t n0 = n[0]; /* extents */
   const char *const x_p = p[0]; const int64_t x_s0 = 4; /* operands, strides in bytes */
   char *const z0_p = p[1]; const int64_t z0_s0 = 4;
   char *const z1_p = p[2]; const int64_t z1_s0 = 4;

@@ -18,7 +18,7 @@ enum { LANES_64 = 64, BLOCK = 4096, TREE = 40 };
 int kernel_luminance(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, volatile int64_t *decided, char *const *w)
 {
-  const int64_t n0 = n[0], n1 = n[1]; /* extents */
+  const int64_t n1 = n[1]; /* extents */
   const char *const image_p = p[0]; const int64_t image_s0 = s[0], image_s1 = 1; /* operands, strides in bytes */
   const char *const gain_p = p[1]; const int64_t gain_s1 = 4;
   char *const z_p = p[2]; const int64_t z_s0 = 4;

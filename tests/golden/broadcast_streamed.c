@@ -1,0 +1,43 @@
+/*
+ * elemc kernel broadcast_streamed
+ *
+ * z = x * y + 1
+ *   z: broadcast, order f
+ *
+ * in x[i0, i1]: float64, contiguous
+ * in y[i1]: float64, contiguous
+ * out z[i0, i1]: float64, contiguous
+ */
+typedef __INT64_TYPE__ int64_t;
+#define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
+typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the latest line */
+extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), elemc_end_stream(elemc_rest *rest);
+#define IN_TURNS(from) ((from) + 32768 - ((int64_t)(from) & 32767) /* 32 KiB on, of 8 pages */ \
+  + (((int64_t)(from) >> 6 & 7) << 12) + (((int64_t)(from) >> 9 & 63) << 6))
+#define FETCH_AHEAD(from) /* one stream may leave the memory idle */ \
+  (PAGES == 8 ? __builtin_prefetch(IN_TURNS(from), 0, 2) : __builtin_prefetch((from) + 8192))
+#define FETCH_LINE(fetch, from, bytes) for (int64_t line = 0; line < (bytes); line += 64) fetch((from) + line)
+#define INDEPENDENT _Pragma("GCC ivdep")
+enum { LINE = 128 };
+
+int kernel_broadcast_streamed(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
+       const int64_t *n, volatile int64_t *decided, char *const *w)
+{
+  const int64_t n1 = n[1]; /* extents */
+  const char *const x_p = p[0]; const int64_t x_s0 = s[0], x_s1 = 8; /* operands, strides in bytes */
+  const char *const y_p = p[1]; const int64_t y_s1 = 8;
+  char *const z_p = p[2]; const int64_t z_s0 = s[1], z_s1 = 8;
+
+  elemc_rest z_rest = {0}; double z_line[LINE]; /* goes past the caches, in blocks */
+  for (int64_t i0 = begin; i0 < end; i0++) {
+    for (int64_t b1 = 0, e1; b1 < n1; b1 = e1) {
+      e1 = n1 - b1 < LINE ? n1 : b1 + LINE;
+      FETCH_LINE(FETCH_AHEAD, x_p + i0 * x_s0 + b1 * x_s1, LINE * 8);
+      INDEPENDENT for (int64_t i1 = b1; i1 < e1; i1++)
+        z_line[i1 - b1] = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) * AT(const double, y_p, i1 * y_s1) + 1.0;
+      elemc_stream(&z_rest, z_p + i0 * z_s0 + b1 * z_s1, z_line, (e1 - b1) * 8);
+    }
+  }
+  elemc_end_stream(&z_rest);
+  return 0;
+}

@@ -1,0 +1,115 @@
+/*
+ * elemc kernel softmax_streamed
+ *
+ * z = exp(x - max(x, axis=1)[:, None]) / sum(exp(x - max(x, axis=1)[:, None]), axis=1)[:, None]
+ *   z: broadcast, order f
+ *
+ * in x[i0, i1]: float64, contiguous
+ * out z[i0, i1]: float64, contiguous
+ */
+typedef __UINT8_TYPE__ uint8_t;
+typedef __INT64_TYPE__ int64_t;
+typedef uint8_t bool_t;
+#define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
+typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the latest line */
+extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), elemc_end_stream(elemc_rest *rest);
+#define FETCH_ROW(from) __builtin_prefetch(from, 0, 2) /* to the second cache */
+#define NEXT(row, most, step) /* to one of the next rows, or in a long one */ \
+  ((row) < (most) ? (1 + AHEAD / ((row) + 1)) * (step) : AHEAD)
+#define FETCH_LINE(fetch, from, bytes) for (int64_t line = 0; line < (bytes); line += 64) fetch((from) + line)
+#define LEFT(n, lanes, least) ((n) % (lanes) > (least) ? (n) % (lanes) : 0) /* fill no lanes */
+#define ASSUME(fact) if (!(fact)) __builtin_unreachable() /* callers see to it */
+#define ROLLED _Pragma("GCC unroll 1") /* until there are vectors */
+#define UNROLL _Pragma("GCC unroll 4")
+#define INDEPENDENT _Pragma("GCC ivdep")
+enum { LANES = 16, LANES_8 = 8, STAGE = 64, LINE = 128, AHEAD = 8192 };
+extern double elemc_exp(double) SIMD;
+
+/* the greater; NaN if either is */
+static inline double maximum_f64(double a, double b)
+{
+  const double best = b > a ? b : a; /* one instruction, which gives NaN if a is */
+  return b != b ? __builtin_nan("") : best; /* not b: gcc would compare twice */
+}
+
+/* 1 where divide_by is no division: of a remainder too small for its last bit, or a quotient too large; else `divisor` */
+static inline double odd_f64(double x, double divisor)
+{
+  const double size = __builtin_fabs(x), least = 0x1p-960, most = 0x1p960;
+  const unsigned char fine = size >= least & size <= most | x == 0; /* without it gcc takes branches */
+  return DIVIDES ? 0 : fine ? divisor : 1;
+}
+
+/* 1 where y may make divide_by leave the range of exponents; else 0 */
+static inline double odd_divisor_f64(double y)
+{
+  const double size = __builtin_fabs(y), least = 0x1p-60, most = 0x1p60;
+  return DIVIDES || (size >= least & size <= most) ? 0 : 1;
+}
+
+/* x / y, correctly rounded, where near is 1 / y: Markstein, Computation of elementary functions on the IBM RISC
+   System/6000 processor, IBM Journal of Research and Development 34 (1990). */
+static inline double divide_by_f64(double x, double y, double near)
+{
+  if (DIVIDES) return x / y; /* this machine is as quick at it */
+  const double near_q = x * near, q = __builtin_fma(-__builtin_fma(near_q, y, -x), near, near_q); /* its last bit may be one off */
+  return __builtin_copysign(__builtin_fma(-__builtin_fma(q, y, -x), near, q), near_q); /* 0 has a sign, too */
+}
+
+int kernel_softmax_streamed(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
+       const int64_t *n, volatile int64_t *decided, char *const *w)
+{
+  const int64_t n1 = n[1]; /* extents */
+  ASSUME(n1 >= 16);
+  const char *const x_p = p[0]; const int64_t x_s0 = s[0], x_s1 = 8, x_ahead = NEXT(n1 * 8, 16 * AHEAD, x_s0); /* operands, strides in bytes */
+  char *const z_p = p[1]; const int64_t z_s0 = s[1], z_s1 = 8;
+  double *const buffer0 = (double *)w[0]; /* buffers */
+
+  elemc_rest z_rest = {0}; double z_line[LINE]; /* goes past the caches, in blocks */
+  for (int64_t i0 = begin; i0 < end; i0++) {
+    /* max0: max along i1, in lanes */
+    double max0_lane[LANES] = {[0 ... LANES - 1] = -__builtin_inf()};
+    for (int64_t k = 0; k < n1 / LANES; k++) UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
+      max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
+    UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++)
+      max0_lane[l] = maximum_f64(max0_lane[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
+    UNROLL for (int h = LANES / 2; h > 0; h /= 2) ROLLED for (int l = 0; l < h; l++)
+      max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
+    const double max0 = max0_lane[0];
+    for (int64_t b1 = 0; b1 < n1; b1 += STAGE) {
+      const int w1 = n1 - b1 < STAGE ? (int)(n1 - b1) : STAGE;
+      FETCH_LINE(FETCH_ROW, x_p + i0 * x_s0 + b1 * x_s1 + x_ahead, w1 * 8);
+      INDEPENDENT for (int64_t l = 0, i1 = b1, full = w1 - (w1 < LANES_8 ? 0 : LEFT(w1, LANES_8, 2)); l < full; l++, i1++)
+        buffer0[i1] = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0);
+      if (w1 > LANES_8 && LEFT(w1, LANES_8, 2)) UNROLL for (int64_t k = 0, l = w1 - LANES_8, i1 = b1 + l; k < LANES_8; k++, l++, i1++)
+        buffer0[i1] = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0);
+    }
+    /* sum0: sum, sum1: sum along i1, in lanes */
+    double sum0_lane[LANES] = {0};
+    double sum1_lane[LANES] = {0};
+    for (int64_t k = 0; k < n1 / LANES; k++) UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++) {
+      sum0_lane[l] = sum0_lane[l] + odd_f64(buffer0[i1], 0.0);
+      sum1_lane[l] = sum1_lane[l] + buffer0[i1];
+    }
+    UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++) {
+      const double sum0_next = sum0_lane[l] + odd_f64(buffer0[i1], 0.0);
+      sum0_lane[l] = l < LANES - n1 % LANES ? sum0_lane[l] : sum0_next;
+      const double sum1_next = sum1_lane[l] + buffer0[i1];
+      sum1_lane[l] = l < LANES - n1 % LANES ? sum1_lane[l] : sum1_next;
+    }
+    UNROLL for (int h = LANES / 2; h > 0; h /= 2) ROLLED for (int l = 0; l < h; l++)
+      sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h], sum1_lane[l] = sum1_lane[l] + sum1_lane[l + h];
+    const double sum0 = sum0_lane[0];
+    const double sum1 = sum1_lane[0];
+    const double t0 = 1 / sum1;
+    const bool_t t1 = sum0 + odd_divisor_f64(sum1) == 0.0;
+    for (int64_t b1 = 0, e1; b1 < n1; b1 = e1) {
+      e1 = n1 - b1 < LINE ? n1 : b1 + LINE;
+      INDEPENDENT for (int64_t i1 = b1; i1 < e1; i1++)
+        z_line[i1 - b1] = t1 ? divide_by_f64(buffer0[i1], sum1, t0) : buffer0[i1] / sum1;
+      elemc_stream(&z_rest, z_p + i0 * z_s0 + b1 * z_s1, z_line, (e1 - b1) * 8);
+    }
+  }
+  elemc_end_stream(&z_rest);
+  return 0;
+}
