@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import ops
+from .cost import calls
 from .dtypes import ctype
 from .fold_loops import FoldLoops
 from .nest import (
@@ -32,14 +33,15 @@ from .nest import (
     Statement,
     Write,
     statements,
+    values_of,
 )
 from .row_ends import turns
 from .specialize import LINE_BYTES
-from .values import BLOCK, SHORT, Load, Op
+from .values import BLOCK, SHORT, Load, Op, walk
 
 UNITS = {BLOCK: "BLOCK", ROWS: "ROWS"}
-# Lengths of rows that gcc would unroll, and find no vectors in: not those of which it makes one.
-ROLLED = {str(n) for n in range(5, SHORT + 1) if n != 8}
+# Lengths of rows that gcc would unroll, and find no vectors in.
+ROLLED = {str(n) for n in range(5, SHORT + 1)}
 
 
 class Statements(FoldLoops):
@@ -52,6 +54,21 @@ class Statements(FoldLoops):
         self.streamed: dict[str, str] = {}  # outputs that go past the caches, and their C types
         self.unsure: set[str] = set()  # axes of which only a part is gone through
         self.line_length, self.tile, self.pad = LINE_BYTES, TILE_BYTES, PAD_BYTES
+
+    def rolled(self, item: Loop) -> bool:
+        """Whether a loop over a short row has to stay one, until gcc makes vectors of it.
+
+        Of 8 elements it makes one itself, that of the widest kind in the loop over them alone;
+        beside other loops over them, or of what is narrow, it does better unrolled.
+        """
+        length = self.length(self.extent_of(item.axis))
+        if length != "8":
+            return length in ROLLED
+        loops = [s for phase in self.kernel.phases for s in statements(phase.body)
+                 if isinstance(s, (Loop, LaneLoop, Blocks)) and s.axis == item.axis]
+        dear = calls(walk(v for s in item.body for v in values_of(s)))
+        narrowest = min(operand.dtype.itemsize for operand in self.kernel.operands)
+        return len(loops) == 1 and narrowest >= (8 if dear else 4)
 
     def body(self, body: Sequence[Statement]) -> list[dict[str, Any]]:
         """What the templates need to lay out statements."""
@@ -152,8 +169,7 @@ class Statements(FoldLoops):
         view: dict[str, Any] = {
             "kind": "loop", "var": f"i{k}", "start": start, "stop": stop,
             "base": f"b{k}", "width": f"w{k}", "independent": item.independent,
-            "rolled": item.independent and item.axis not in self.unsure and (
-                self.length(self.extent_of(item.axis)) in ROLLED),
+            "rolled": item.independent and item.axis not in self.unsure and self.rolled(item),
             "reverse": item.reverse, "fetch": [], "full": "", "ones": [], "last": [],
             "to_line": "", "pair": [], "left_start": ""}
         if item.kind.startswith("parallel"):
