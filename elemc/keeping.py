@@ -95,7 +95,9 @@ class Keeping(Folding):
             known = all(scope.find(v) for v in below if is_fold(v) or isinstance(v, At))
             dear = cost(v for v in below if inner[-1] in v.axes) >= HEAVY
             waits = any(v in self.kept for v in below)  # in an output, for which a fold writes it
-            if known and not waits and (dear or not few and self.lies_across(below, inner[-1])):
+            elsewhere = not few and (self.lies_across(below, inner[-1])
+                                     or self.lies_apart(below, inner[-1]))
+            if known and not waits and (dear or elsewhere):
                 self.plan(value, inner[-1:], shared=False)
                 found.append(value)
         if found:
@@ -185,6 +187,17 @@ class Keeping(Folding):
         return any(isinstance(v, Load) and row in v.axes
                    and row != memory_order(v.access, self.spec.operands[v.operand])[-1]
                    for v in values)
+
+    def lies_apart(self, values: Sequence[Value], row: str) -> bool:
+        """Whether of floats loaded along a long row some lie a few elements apart, and some not.
+
+        Lanes of a fold have to gather the one beside the other; where all lies so, they fold what
+        is between, too, and the loop that fills a buffer loads whole vectors of it.
+        """
+        loads = [v for v in values if isinstance(v, Load) and row in v.axes]
+        steps = {abs(self.spec.operands[v.operand].layout.step) for v in loads}
+        return len(steps) > 1 < max(steps) and self.spec.between(row)[0] >= LINED and all(
+            v.dtype.kind == "f" for v in loads)
 
     def buffer_late(self, segment: Segment, later: Sequence[Segment], bound: tuple[str, ...],
                     shared: bool) -> None:

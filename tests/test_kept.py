@@ -393,3 +393,16 @@ def test_what_narrow_tables_convert_waits_in_outputs(rows, dtype):
     for h in (f, g):
         for got, want in zip(h(x), (np.exp(x), x.std(axis=0)), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-3 if x.itemsize < 4 else 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_a_row_of_what_lies_apart_and_what_does_not_is_in_a_buffer(dtype):
+    f = ec.compile(lambda x, y: x * y - np.mean(x * y, axis=1, keepdims=True))
+    rng = np.random.default_rng(1)
+    x, y = (rng.standard_normal((5, 3 * 300)).astype(dtype) for _ in range(2))
+    for step, where in ((1, False), (2, True), (3, True)):
+        a, b = x[:, :step * 300:step], y[:, :300]
+        assert ("buffer0[i1] = " in f.dump(a, b)) == where
+        np.testing.assert_array_equal(f(a, b), f(a.copy(), b))
+    assert "buffer0" not in f.dump(x[:, ::3], y[:, ::3])  # what is between is folded, too
+    assert "buffer0" not in f.dump(x[:, :300:3], y[:, :100])  # short
