@@ -27,6 +27,7 @@ from .threads import number_of_threads
 
 HEAD = ("phase", "loops", "elements", "best", "median", "bytes", "flop", "GB/s", "of",
         "Gflop/s", "of peak", "bound by")
+EARLIER = "; the kernel was in the cache, compiled earlier"
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class Profile:
             f"works on {size_text(self.working_set)}; flop counts operations by their weight in "
             "additions",
             f"a call into given outputs: {seconds_text(self.call)} on {upto}",
-            f"before the first call: {stages}{', which was in the cache' if self.cached else ''}"])
+            f"before the first call: {stages}{EARLIER if self.cached else ''}"])
 
     def plot(self, path: str | Path | None = None) -> Any:
         """Draw the phases below the roofs of this machine; needs `elemc[plot]`.
