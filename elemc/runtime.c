@@ -653,7 +653,9 @@ static void after_fork(void) {
   pthread_mutex_init(&pool.busy, NULL);
   pthread_mutex_init(&pool.lock, NULL);
   pthread_cond_init(&pool.wake, NULL);
-  pool.workers = pool.sleeping = pool.seats = pool.avoided = 0;
+  pool.workers = pool.avoided = 0;
+  atomic_store(&pool.sleeping, 0);
+  atomic_store(&pool.seats, 0);
 }
 
 __attribute__((constructor)) static void prepare(void) { pthread_atfork(NULL, NULL, after_fork); }
