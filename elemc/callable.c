@@ -919,8 +919,6 @@ static int phases(const Call *c, const Entry *e, int threads, int64_t buffers) {
   double all = 0;
   for (int64_t k = 0; k < c->has.phases; k++) all += c->work[k];
   PyThreadState *state = all > RELEASE || threads > 1 ? PyEval_SaveThread() : NULL;
-  fenv_t modes;
-  const int unusual = elemc_usual_modes(&modes);
   int status = 0;
   for (int64_t k = 0; k < c->has.phases; k++) {
     int64_t decided = 0;
@@ -928,7 +926,6 @@ static int phases(const Call *c, const Entry *e, int threads, int64_t buffers) {
                            : elemc_run(e->kernel, k, c->length[k], c->least[k], c->work[k],
                                        threads, c->p, c->s, c->n, c->w, buffers);
   }
-  if (unusual) fesetenv(&modes);
   if (state != NULL) PyEval_RestoreThread(state);
   return status;
 }
@@ -1030,12 +1027,15 @@ static PyObject *call_python(PyObject *self, PyObject *const *args, Py_ssize_t n
   if (with_self == NULL) return PyErr_NoMemory();
   with_self[0] = self;
   for (size_t k = 0; k < all; k++) with_self[k + 1] = args[k];
+  fenv_t modes; /* what is traced and compiled there outlives this call */
+  const int unusual = elemc_usual_modes(&modes);
   PyObject *result = PyObject_VectorcallMethod(name_call, with_self, (size_t)nargs + 1, names);
+  if (unusual) fesetenv(&modes);
   PyMem_Free(with_self);
   return result;
 }
 
-static PyObject *call(PyObject *function, PyObject *const *args, size_t nargsf, PyObject *names) {
+static PyObject *serve(PyObject *function, PyObject *const *args, size_t nargsf, PyObject *names) {
   Callable *self = (Callable *)function;
   Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
   PyObject *result;
@@ -1057,6 +1057,15 @@ static PyObject *call(PyObject *function, PyObject *const *args, size_t nargsf, 
     }
   }
   return call_python(function, args, nargs, names);
+}
+
+/* Numbers are converted, and kernels run, in the usual modes. */
+static PyObject *call(PyObject *function, PyObject *const *args, size_t nargsf, PyObject *names) {
+  fenv_t modes;
+  const int unusual = elemc_usual_modes(&modes);
+  PyObject *result = serve(function, args, nargsf, names);
+  if (unusual) fesetenv(&modes);
+  return result;
 }
 
 /* Arguments of `_lacks`, `_key` and `_add`: a tuple of input arrays, and another of out=, where=

@@ -37,7 +37,7 @@ class Constants(NamedTuple):
 
     pace: float = 1.0
     pages: int = 1
-    divides: int = 0
+    divides: int = 1
 
     @property
     def flags(self) -> tuple[str, ...]:

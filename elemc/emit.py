@@ -115,13 +115,13 @@ class _Emitter(Statements):
             pointers, tuple(self.sizes), tuple(buffers), tuple(map(self.part, self.kernel.phases)))
         memory = [{"name": b.name, "type": ctype(b.dtype).value} for b in self.kernel.buffers]
         facts = [f"{self.extent(a)} >= {n}" for a, n in self.least.items()]
-        words = words_of(repr((phases, views, memory, facts)))
         text = environment().get_template("kernel.c.j2").render(
             banner=[*banner, "", *self.operand_lines()], entry=ENTRY % entry, phases=phases,
             pointers=views,
             extents=[(name, self.length(what) or f"n[{k}]")
-                     for k, (what, name) in enumerate(self.sizes.items()) if name in words],
-            facts=facts, buffers=memory, checks=self.checks, **self.prologue(words))
+                     for k, (what, name) in enumerate(self.sizes.items())],
+            facts=facts, buffers=memory, checks=self.checks, words_of=words_of,
+            **self.prologue(words_of(repr((phases, views, memory)))))
         return Source(text, entry, bindings, tuple(sorted({LIBRARIES[e] for e in self.externs})))
 
     def size_place(self, axis: str) -> int:
@@ -248,10 +248,10 @@ extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t 
 #define IN_TURNS(from) ((from) + 32768 - ((int64_t)(from) & 32767) /* 32 KiB on, of 8 pages */ \\
   + (((int64_t)(from) >> 6 & 7) << 12) + (((int64_t)(from) >> 9 & 63) << 6))""",
     "FETCH_AHEAD": """\
-#define FETCH_AHEAD(from) /* one stream may leave the memory idle */ \\
+#define FETCH_AHEAD(from) /* one stream may leave the memory idle, else 8 KiB on */ \\
   (PAGES == 8 ? __builtin_prefetch(IN_TURNS(from), 0, 2) : __builtin_prefetch((from) + 8192))""",
     "FETCH_PAGES": """\
-#define FETCH_PAGES(from) /* so may two; else four lines ahead */ \\
+#define FETCH_PAGES(from) /* two may leave the memory idle, else four lines on */ \\
   (PAGES == 8 ? __builtin_prefetch(IN_TURNS(from), 0, 2) : __builtin_prefetch((from) + 256))""",
     "FETCH_LINE": "#define FETCH_LINE(fetch, from, bytes) "
                   "for (int64_t line = 0; line < (bytes); line += 64) fetch((from) + line)",

@@ -15,7 +15,7 @@ from .refold import memory_order
 from .roots import Root, axis_of, is_side, next_axis, open_strip
 from .scope import Scope
 from .sharing import Segment, carried
-from .values import LINED, At, Fold, Load, Op, Scan, Specialized, Store, Value, walk
+from .values import BLOCK, LINED, At, Fold, Load, Op, Scan, Specialized, Store, Value, walk
 
 WAITS = {"divide": 1, "reciprocal": 1, "sqrt": 2}  # how long each byte of an element takes
 WAITED = 8  # as long as the quotient of two doubles, or a root of floats, takes
@@ -189,14 +189,15 @@ class Keeping(Folding):
                    for v in values)
 
     def lies_apart(self, values: Sequence[Value], row: str) -> bool:
-        """Whether of floats loaded along a long row some lie a few elements apart, and some not.
+        """Whether floats loaded along a row, long but held by the first cache, have several steps.
 
-        Lanes of a fold have to gather the one beside the other; where all lies so, they fold what
-        is between, too, and the loop that fills a buffer loads whole vectors of it.
+        Lanes of a fold gather those that are a few elements apart; only if all are equally far
+        apart, they fold what is between, too.  The loop that fills a buffer loads whole vectors.
         """
         loads = [v for v in values if isinstance(v, Load) and row in v.axes]
         steps = {abs(self.spec.operands[v.operand].layout.step) for v in loads}
-        return len(steps) > 1 < max(steps) and self.spec.between(row)[0] >= LINED and all(
+        low, high = self.spec.between(row)
+        return len(steps) > 1 < max(steps) and LINED <= low and high <= BLOCK and all(
             v.dtype.kind == "f" for v in loads)
 
     def buffer_late(self, segment: Segment, later: Sequence[Segment], bound: tuple[str, ...],

@@ -58,17 +58,21 @@ class Statements(FoldLoops):
     def rolled(self, item: Loop) -> bool:
         """Whether a loop over a short row has to stay one, until gcc makes vectors of it.
 
-        Of 8 elements it makes one itself, that of the widest kind in the loop over them alone;
-        beside other loops over them, or of what is narrow, it does better unrolled.
+        Unrolled, most lengths give it none, but 8 do.  The loop over 8 neighbours gives a better
+        one, if no other goes over the same row, and if they fill a register, or half without calls.
         """
         length = self.length(self.extent_of(item.axis))
         if length != "8":
             return length in ROLLED
         loops = [s for phase in self.kernel.phases for s in statements(phase.body)
                  if isinstance(s, (Loop, LaneLoop, Blocks)) and s.axis == item.axis]
-        dear = calls(walk(v for s in item.body for v in values_of(s)))
-        narrowest = min(operand.dtype.itemsize for operand in self.kernel.operands)
-        return len(loops) == 1 and narrowest >= (8 if dear else 4)
+        values = walk(v for s in item.body for v in values_of(s))
+        places = [(v.operand, v.access) for v in (*values, *item.body)
+                  if isinstance(v, (Load, Write))]
+        sizes = {k: operand.dtype.itemsize for k, operand in enumerate(self.kernel.operands)}
+        return len(loops) == 1 and min(sizes.values()) >= (8 if calls(values) else 4) and all(
+            self.known_stride(k, access, item.axis) in (0, sizes[k], -sizes[k])
+            for k, access in places)
 
     def body(self, body: Sequence[Statement]) -> list[dict[str, Any]]:
         """What the templates need to lay out statements."""

@@ -406,3 +406,5 @@ def test_a_row_of_what_lies_apart_and_what_does_not_is_in_a_buffer(dtype):
         np.testing.assert_array_equal(f(a, b), f(a.copy(), b))
     assert "buffer0" not in f.dump(x[:, ::3], y[:, ::3])  # what is between is folded, too
     assert "buffer0" not in f.dump(x[:, :300:3], y[:, :100])  # short
+    long = np.ones((2, 10_000), dtype)
+    assert "buffer0" not in f.dump(long[:, ::2], long[:, :5000])  # more than the first cache holds

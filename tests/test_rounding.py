@@ -80,3 +80,29 @@ def test_threads_and_call_paths(case, mode):
             assert_same_bits(got[1], want)
     finally:
         ec.set_num_threads(before)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_first_calls(mode):
+    """What is traced and compiled there is kept, and serves calls in the usual modes."""
+    x = np.linspace(-2, 2, 9)
+    for k, (fn, a) in enumerate([
+            (lambda x: x * 0.1 + 0.7, x.astype("f4")), (lambda x: x * 1e-310, x),
+            (lambda x: np.round(x * 1.1234, 2), x), (lambda x: abs(x) ** 1.7, x.astype("f4"))]):
+        f, g = (ec.compile(fn, name=f"{name}_{list(MODES).index(mode)}_{k}") for name in "fg")
+        with modes(MODES[mode]):
+            got = f(a)
+        assert_same_bits(got, g(a))
+        assert_same_bits(f(a), g(a))
+        assert f.dump(a).replace("kernel_f_", "kernel_g_").splitlines()[8:] == g.dump(a).splitlines()[8:]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_numbers_as_arguments(mode):
+    x = np.linspace(-2, 2, 9, dtype="f4")
+    f = ec.compile(lambda x, y: x + y)
+    for number in 0.1, -0.3, 1e-40:
+        want = f(x, number)
+        with modes(MODES[mode]):
+            got = f(x, number)
+        assert_same_bits(got, want)

@@ -265,3 +265,19 @@ def test_choices_of_few_elements_within_extrema():
         z = x[:n, :8, :3].copy()
         assert ec.compile(lambda z, y: np.max(np.where(z > 3, y, 1) * 2))(z, y) == (
             np.max(np.where(z > 3, y, 1) * 2))
+
+
+def test_maps_of_eight_neighbours_stay_loops():
+    a, narrow = np.ones((300, 16)), np.ones((300, 16), "f4")
+
+    def rolled(f, *arrays):
+        return "ROLLED for" in ec.compile(f).dump(*arrays)
+
+    assert rolled(lambda x, y: x + y, a[:, :8], np.ones((300, 1)))
+    assert rolled(lambda x: x * 2, narrow[:, :8])
+    assert rolled(lambda x: np.exp(x), a[:, :8])
+    assert not rolled(lambda x: np.exp(x), narrow[:, :8])  # half a register
+    assert not rolled(lambda x: x * 2, a[:, ::2])  # to be gathered
+    assert not rolled(lambda x, y: x * y, np.asfortranarray(a[:, :8]), a[:, :8])
+    assert not rolled(lambda x: x - np.max(x, axis=1, keepdims=True), a[:, :8])
+    assert not rolled(lambda x: x > 0, a[:, :8])  # bytes

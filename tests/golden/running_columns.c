@@ -15,7 +15,7 @@ enum { STRIP = 1024 };
 int kernel_running_columns(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, volatile int64_t *decided, char *const *w)
 {
-  const int64_t n0 = n[0], n1 = n[1]; /* extents */
+  const int64_t n1 = n[1]; /* extents */
   const char *const x_p = p[0]; const int64_t x_s0 = 8, x_s1 = s[0]; /* operands, strides in bytes */
   char *const z_p = p[1]; const int64_t z_s0 = 8, z_s1 = s[1];
 

@@ -36,7 +36,7 @@ static inline double maximum_f64(double a, double b)
 static inline double odd_f64(double x, double divisor)
 {
   const double size = __builtin_fabs(x), least = 0x1p-960, most = 0x1p960;
-  const unsigned char fine = size >= least & size <= most | x == 0; /* without it gcc takes branches */
+  const unsigned char fine = ((size >= least) & (size <= most)) | (x == 0); /* without it gcc takes branches */
   return DIVIDES ? 0 : fine ? divisor : 1;
 }
 
@@ -44,7 +44,7 @@ static inline double odd_f64(double x, double divisor)
 static inline double odd_divisor_f64(double y)
 {
   const double size = __builtin_fabs(y), least = 0x1p-60, most = 0x1p60;
-  return DIVIDES || (size >= least & size <= most) ? 0 : 1;
+  return DIVIDES || ((size >= least) & (size <= most)) ? 0 : 1;
 }
 
 /* x / y, correctly rounded, where near is 1 / y: Markstein, Computation of elementary functions on the IBM RISC

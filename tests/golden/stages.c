@@ -18,7 +18,6 @@ extern double elemc_sin(double) SIMD;
 int kernel_stages(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, volatile int64_t *decided, char *const *w)
 {
-  const int64_t n0 = n[0]; /* extents */
   const char *const y_p = p[0]; const int64_t y_s0 = 8; /* operands, strides in bytes */
   char *const z_p = p[1]; const int64_t z_s0 = 8;
   const char *const w_in_p = p[2]; const int64_t w_in_s0 = 8;
