@@ -84,7 +84,9 @@ class Target:
         if not shapes:
             return dump(target, (), stage, dtypes if isinstance(self.found, Function) else {})
         arrays = self.arrays_of(whole, dtypes, shapes)
-        return dump(target, [*arrays, *_results(whole, arrays)][:target.nin], stage)
+        if target.nin > len(arrays):
+            arrays = [*arrays, *_results(whole, arrays)][:target.nin]
+        return dump(target, arrays, stage)
 
     def arrays_of(self, function: Function, dtypes: Mapping[str, np.dtype],
                   shapes: Mapping[str, tuple[int, ...]]) -> list[np.ndarray]:

@@ -387,3 +387,9 @@ def test_a_closed_pipe_is_no_error():
         capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
     assert done.stderr == ""
+
+
+def test_outputs_without_room_can_be_dumped(capsys):
+    shapes = [f"--arg={name}:float64[8000000,1]" for name in "xy"]
+    run("dump", "x + y.T", *shapes)
+    assert "int kernel_" in capsys.readouterr().out
