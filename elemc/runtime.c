@@ -541,7 +541,7 @@ int elemc_run(Kernel kernel, int64_t phase, int64_t length, int64_t least, doubl
   const int worth = elemc_threads(nanoseconds);
   if (threads > worth) threads = worth;
   const int64_t piece = threads < 2 ? length : piece_of(length, nanoseconds, threads, least);
-  fenv_t modes;
+  fenv_t modes; /* which the call path in C has made the usual ones, others not */
   const int unusual = elemc_usual_modes(&modes);
   int status;
   if (piece < length && pthread_mutex_trylock(&pool.busy) == 0) {
