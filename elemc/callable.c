@@ -1027,10 +1027,7 @@ static PyObject *call_python(PyObject *self, PyObject *const *args, Py_ssize_t n
   if (with_self == NULL) return PyErr_NoMemory();
   with_self[0] = self;
   for (size_t k = 0; k < all; k++) with_self[k + 1] = args[k];
-  fenv_t modes; /* what is traced and compiled there outlives this call */
-  const int unusual = elemc_usual_modes(&modes);
   PyObject *result = PyObject_VectorcallMethod(name_call, with_self, (size_t)nargs + 1, names);
-  if (unusual) fesetenv(&modes);
   PyMem_Free(with_self);
   return result;
 }
@@ -1059,7 +1056,7 @@ static PyObject *serve(PyObject *function, PyObject *const *args, size_t nargsf,
   return call_python(function, args, nargs, names);
 }
 
-/* Numbers are converted, and kernels run, in the usual modes. */
+/* Numbers are converted, kernels run, and what is compiled outlives the call, in the usual modes. */
 static PyObject *call(PyObject *function, PyObject *const *args, size_t nargsf, PyObject *names) {
   fenv_t modes;
   const int unusual = elemc_usual_modes(&modes);
@@ -1319,9 +1316,16 @@ static PyObject *forward(PyObject *found, PyObject *const *args, Py_ssize_t narg
 static PyObject *dispatch(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names) {
   Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
   PyObject *found = only_common(names) ? lookup((Dispatcher *)self, args, nargs) : NULL;
-  if (found == NULL) return PyErr_Occurred() ? NULL : call_python(self, args, nargs, names);
-  PyObject *result = forward(found, args, nargs, names);
-  Py_DECREF(found);
+  if (found != NULL) {
+    PyObject *result = forward(found, args, nargs, names);
+    Py_DECREF(found);
+    return result;
+  }
+  if (PyErr_Occurred()) return NULL;
+  fenv_t modes; /* what is traced outlives the call, too */
+  const int unusual = elemc_usual_modes(&modes);
+  PyObject *result = call_python(self, args, nargs, names);
+  if (unusual) fesetenv(&modes);
   return result;
 }
 

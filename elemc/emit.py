@@ -114,13 +114,13 @@ class _Emitter(Statements):
         bindings = Bindings(
             pointers, tuple(self.sizes), tuple(buffers), tuple(map(self.part, self.kernel.phases)))
         memory = [{"name": b.name, "type": ctype(b.dtype).value} for b in self.kernel.buffers]
-        facts = [f"{self.extent(a)} >= {n}" for a, n in self.least.items()]
         text = environment().get_template("kernel.c.j2").render(
             banner=[*banner, "", *self.operand_lines()], entry=ENTRY % entry, phases=phases,
             pointers=views,
             extents=[(name, self.length(what) or f"n[{k}]")
                      for k, (what, name) in enumerate(self.sizes.items())],
-            facts=facts, buffers=memory, checks=self.checks, words_of=words_of,
+            facts=[f"{self.extent(a)} >= {n}" for a, n in self.least.items()],
+            buffers=memory, checks=self.checks, words_of=words_of,
             **self.prologue(words_of(repr((phases, views, memory)))))
         return Source(text, entry, bindings, tuple(sorted({LIBRARIES[e] for e in self.externs})))
 
