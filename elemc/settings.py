@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import sys
 
 import numpy as np
@@ -23,8 +24,8 @@ def get_num_threads() -> int:
 
     The CPUs are those that affinity and control groups leave to this process, no more than
     OMP_NUM_THREADS; ELEMC_NUM_THREADS overrules them.  In its block so does
-    `threadpoolctl.threadpool_limits`, if a function was called before, and threadpoolctl imported
-    before that.  Results do not depend on it.
+    `threadpoolctl.threadpool_limits`, if a kernel was made or loaded after threadpoolctl was
+    imported.  Results do not depend on it.
     """
     return number_of_threads()
 
@@ -87,7 +88,7 @@ def config() -> dict[str, str]:
     return {
         "compiler": " ".join(tool.command) if tool else problem,
         "version": tool.version if tool else "-",
-        "flags": " ".join(tool.flags) if tool else "-",
+        "flags": shlex.join([*tool.flags, *machine.flags]) if tool else "-",
         "vector math": "libmvec" if tool and tool.simd else "scalar",
         "without compiler": fallback(),
         "threads": str(get_num_threads()),

@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 import elemc as ec
-from elemc import cache
+from elemc import cache, toolchain
 from elemc.cli import main
 
 MODULE = textwrap.dedent("""
@@ -346,6 +347,17 @@ def test_info(capsys):
     text = output(capsys, "info")
     for word in "elemc compiler flags threads cache python numpy".split():
         assert re.search(f"^{word} ", text, re.M)
+
+
+@pytest.mark.skipif(toolchain.find_toolchain() is None, reason="needs a C compiler")
+def test_info_tells_how_a_dump_compiles(capsys, tmp_path):
+    [flags] = re.findall(r"^flags +(.*)$", output(capsys, "info"), re.M)
+    source = tmp_path / "kernel.c"
+    source.write_text(output(capsys, "dump", "x / sum(exp(x), axis=1)[:, None] + 2",
+                             "--arg", "x:float64[1000,1001]"))
+    tool = toolchain.find_toolchain()
+    subprocess.run([*tool.command, *shlex.split(flags), "-Werror", "-c", str(source), "-o",
+                    str(tmp_path / "kernel.o")], check=True, capture_output=True)
 
 
 def test_demo(capsys):

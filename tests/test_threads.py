@@ -2,6 +2,9 @@
 
 import gc
 import os
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 
@@ -206,6 +209,24 @@ def test_threadpoolctl_bounds_the_threads():
         assert build.runtime_function("int elemc_threads(double nanoseconds)")(1e9) == 1
     assert ec.get_num_threads() == 3
     assert build.runtime_function("int elemc_threads(double nanoseconds)")(1e9) == 3
+
+
+def test_threadpoolctl_is_heard_late():
+    pytest.importorskip("threadpoolctl")
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent("""
+        import numpy as np
+        import elemc as ec
+
+        ec.set_num_threads(3)
+        ec.compile(lambda x: x * 41.25 + 1)(np.ones(9))
+        import threadpoolctl
+
+        ec.compile(lambda x: x * 41.25 + 2)(np.ones(9))
+        with threadpoolctl.threadpool_limits(1):
+            print(ec.get_num_threads())
+        print(ec.get_num_threads())
+    """)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "3"]
 
 
 @pytest.mark.parametrize("files, share", [
