@@ -19,7 +19,7 @@ from .nest import (
     Statement,
     Write,
 )
-from .roots import Root
+from .roots import Root, holds
 from .scope import Scope
 from .values import (
     SELECT,
@@ -141,11 +141,7 @@ class Leaves:
 
     def may_wait(self, value: Value, root: Root) -> bool:
         """Whether what is read where `root` stores is a value that was written there."""
-        store = root.of
-        if root.given or not isinstance(store, Store) or store.mode != "write" or store.mask:
-            return False
-        operand = self.spec.operands[store.operand]
-        return operand.storage == "native" and operand.dtype == value.dtype
+        return isinstance(root.of, Store) and not root.given and holds(root.of, value, self.spec)
 
     def forget_kept(self, store: Store) -> None:
         """What was kept where `store` writes is to be found there no longer."""

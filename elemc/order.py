@@ -16,7 +16,7 @@ from .cost import HEAVY, calls, cost
 from .layout import Operand
 from .quotients import divides
 from .refold import loads_of, memory_order, order_in_memory
-from .roots import Root, axis_of, folds_below, in_strips, read_apart
+from .roots import Root, axis_of, folds_below, holds, in_strips, read_apart
 from .together import together
 from .values import (
     FEW,
@@ -28,6 +28,7 @@ from .values import (
     Place,
     Scan,
     Specialized,
+    Store,
     Value,
     roots_of,
     walk,
@@ -49,9 +50,13 @@ def roots(spec: Specialized) -> list[Root]:
              for r in together(found, spec)]
     folds = {r.of: r for r in found}
     for store in spec.stores:
-        order = _turned(memory_order(store.access, spec.operands[store.operand]), (), short, spec)
-        values = [store.value] if store.mask is None else [store.value, store.mask]
+        values = roots_of([store])
         needs = folds_below(values)
+        order = memory_order(store.access, spec.operands[store.operand])
+        turned = _turned(order, (), short, spec)
+        if turned != order and (turned[-1] in {folds[n].order[-1] for n in needs}
+                                or _calls_itself(store, needs, spec)):
+            order = turned
         inner = {a for n in needs for a in n.over if few.issuperset(n.over)
                  and n.axes.issuperset(b for b in order if b not in n.over)}
         order = (*(a for a in order if a not in inner), *(a for a in order if a in inner))
@@ -66,6 +71,15 @@ def roots(spec: Specialized) -> list[Root]:
                 order = _order_of_like(values, needs, order, found, spec)
         found.append(Root(store, order, frozenset(), needs, read_apart(values)))
     return found
+
+
+def _calls_itself(store: Store, needs: Sequence[Fold], spec: Specialized) -> bool:
+    """Whether a store calls functions besides those whose values wait for it where folds do."""
+    axes = frozenset(a for at in store.access for a in at.axes)
+    waiting = {v for v in walk(a for n in needs for a in n.args)
+               if v.axes == axes and holds(store, v, spec)}
+    own = walk(roots_of([store]), lambda v: isinstance(v, Fold) or v in waiting)
+    return calls(v for v in own if v not in waiting)
 
 
 def _before(value: Fold, found: Sequence[Root]) -> int:
@@ -121,7 +135,7 @@ def _along_lines(spec: Specialized) -> set[str]:
     for store in spec.stores:
         *axes, row = memory_order(store.access, spec.operands[store.operand]) or [""]
         if len(axes) > 1 and SHORT < spec.between(row)[0] and spec.between(row)[1] <= NARROW:
-            own = walk([store.value], lambda v: isinstance(v, Fold))
+            own = walk(roots_of([store]), lambda v: isinstance(v, Fold))
             found.update(set(axes).difference(*(v.axes for v in own if divides(v))))
     return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from .records import dataclass
-from .values import At, Fold, Scan, Store, Value, walk
+from .values import At, Fold, Scan, Specialized, Store, Value, walk
 
 HOLDS, FAILS = "?", "!"  # how the sides of a choice begin in orders
 
@@ -146,3 +146,10 @@ def read_apart(values: Iterable[Value]) -> dict[Value, frozenset[str]]:
             own = frozenset(axis for axis, _ in value.places)
             found[value.fold] = found.get(value.fold, frozenset()) | own
     return found
+
+
+def holds(store: Store, value: Value, spec: Specialized) -> bool:
+    """Whether what is read where `store` writes can be a value that was written there."""
+    operand = spec.operands[store.operand]
+    plain = store.mode == "write" and not store.mask and operand.storage == "native"
+    return plain and operand.dtype == value.dtype

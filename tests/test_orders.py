@@ -113,6 +113,20 @@ def test_where_vectors_go_along_the_axis_before_short_rows(length, of_map, of_fo
         np.testing.assert_array_equal(f(x, g)[7:8], f(x[7:8], g))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_waits_in_outputs_is_stored_in_their_order(dtype):
+    def softmax(x):
+        e = np.exp(x)
+        return e / np.sum(e, axis=(0, 2), keepdims=True)
+
+    x = np.random.default_rng(0).standard_normal((300, 8, 8, 7)).astype(dtype)
+    f, calls_again = ec.compile(softmax), ec.compile(lambda x: softmax(x) * np.tanh(x))
+    assert "w2 = " not in f.dump(x) and "w2 = " in calls_again.dump(x)
+    np.testing.assert_allclose(f(x), softmax(x), rtol=1e-5 if dtype == "float32" else 1e-13)
+    wide = np.empty(x.shape)  # whose elements hold no exponentials of floats
+    np.testing.assert_array_equal(f(x, out=wide), f(x))
+
+
 def test_of_many_slices_only_folds_that_wait_for_none_go_in_chunks():
     x = np.random.default_rng(0).standard_normal((1100, 40, 17))[:, :, ::-1]
     for function, chunks in ((lambda x: np.sum(x * x, axis=0), True),
