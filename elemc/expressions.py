@@ -96,6 +96,7 @@ class Expressions:
         self.within: dict[str, tuple[str, str]] = {}  # the chunk that is being folded
         self.instead: dict[str, str] = {}  # what counts along an axis, if not its variable
         self.stored: Value | None = None  # what is being stored as a float16
+        self.apart_of: dict[Load, str] = {}  # arrays of what a turn has picked
         self.finer: dict[str, int] = {}  # how many turns go to one element of an axis
         self.laned: set[str] = set()  # the axes of folds in lanes
         self.lane = ""  # that of the lanes that are being folded
@@ -282,6 +283,8 @@ class Expressions:
 
     def load(self, value: Load) -> Text:
         """An element of an operand, in its value type."""
+        if value in self.apart_of:
+            return f"{self.apart_of[value]}[l]", PRIMARY
         operand = self.kernel.operands[value.operand]
         text = self.element(self.use(value.operand, value.access), operand)
         if value.guard is not None:

@@ -40,12 +40,6 @@ class Fetches(RowEnds):
         self.instead = before
         return found
 
-    def address(self, use: Use, axis: str, index: str, distance: str) -> str:
-        """The address of what lies `distance` behind the element at `index` along `axis`."""
-        before, self.instead = self.instead, {**self.instead, axis: index}
-        offset, self.instead = self.offset(use), before
-        return " + ".join([f"{use.base}_p", offset, *([distance] if distance else [])])
-
     def wanted(self, item: LaneLoop | Loop, most: int, around: str = ""
                ) -> list[tuple[str, Use, str, int]]:
         """What a loop asks for in advance: macro, pointer, distance and bytes per element.

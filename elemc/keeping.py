@@ -189,16 +189,16 @@ class Keeping(Folding):
                    for v in values)
 
     def lies_apart(self, values: Sequence[Value], row: str) -> bool:
-        """Whether floats loaded along a row, long but held by the first cache, have several steps.
+        """Whether doubles loaded along a row, long but held by the first cache, have several steps.
 
-        Lanes of a fold gather those that are a few elements apart; only if all are equally far
-        apart, they fold what is between, too.  The loop that fills a buffer loads whole vectors.
+        Lanes of a fold pick those that are a few elements apart from what is between.  The loop
+        that fills a buffer does so once; of narrower elements that takes longer than to pick again.
         """
         loads = [v for v in values if isinstance(v, Load) and row in v.axes]
         steps = {abs(self.spec.operands[v.operand].layout.step) for v in loads}
         low, high = self.spec.between(row)
         return len(steps) > 1 < max(steps) and LINED <= low and high <= BLOCK and all(
-            v.dtype.kind == "f" for v in loads)
+            v.dtype.kind == "f" and v.dtype.itemsize == 8 for v in loads)
 
     def buffer_late(self, segment: Segment, later: Sequence[Segment], bound: tuple[str, ...],
                     shared: bool) -> None:

@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from .cost import HEAVY, calls, cost
+from .cost import calls
 from .dtypes import ctype
-from .expressions import Expressions
-from .layout import STEP
 from .nest import (
     LANE_BYTES,
     LANES,
     Assign,
     Element,
-    FoldIndex,
     Kernel,
     LaneLoop,
     Let,
@@ -29,37 +26,37 @@ from .nest import (
     Write,
     names_made,
     names_used,
-    statements,
     values_of,
 )
-from .values import SELECT, VECTOR, At, Load, Op, Position, Value, walk
+from .picking import Picking, is_store
+from .values import SELECT, VECTOR, Load, Op, Value, walk
 
 INTERLEAVED = ("2", "3", "4", "8")  # lengths of rows that gcc reads as columns
-APART_BYTES = 256  # of lanes with those between, at most: registers are few, and memory slow
 
 
-class RowEnds(Expressions):
+class RowEnds(Picking):
     """Writes the ends of rows."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
-        self.lanes: dict[str, int] = {}  # of the loops in lanes
         self.least: dict[str, int] = {}  # how long rows are at least, if that fills lanes
-        self.turn = ""  # what names begin with in the second of two turns
 
     def body(self, body: Sequence[Statement]) -> list[dict[str, Any]]:
         """What the templates need to lay out statements."""
         raise NotImplementedError
 
-    def ending(self, item: LaneLoop, stop: str, lanes: str, wide: str) -> dict[str, Any]:
-        """What is left of a row, which ends at `stop`, when the lanes have had their turns.
+    def ending(self, item: LaneLoop, stop: str, count: int, wide: str, over: bool
+               ) -> dict[str, Any]:
+        """What is left of a row, which ends at `stop`, when `count` lanes have had their turns.
 
-        A turn takes all elements between, if it is `wide`, and so not those after the last.
+        These load what lies between elements as well, if they go `over` it, and so not the last;
+        they fold it, too, if a turn is `wide`.
 
         It is folded in lanes again, by the `last` statements, if there are any `left`, or in the
         `same` loop; then the `others` go on one by one.  The `rest` are all, for shorter rows.
         """
-        ends = {f"{f.name}_lane" for f in item.folds if f.end_in_lanes}
+        lanes, ends = self.lanes_of(count), {
+            f"{f.name}_lane" for f in item.folds if f.end_in_lanes}
         stores = [s for s in item.body if ends and is_store(s) and not goes_on(item.body, s)]
         if len(ends) < len(item.folds) or any(
                 is_store(s) and s not in stores for s in item.body):
@@ -69,17 +66,20 @@ class RowEnds(Expressions):
         # any element may be folded twice, and is still what it was
         again = bool(last) and not stores and not others and all(f.idempotent for f in item.folds)
         same = again and any(f.top for f in item.folds)  # gcc spills the states of two
-        left = self.left(stop, lanes) if wide == lanes else f"(({stop} - 1) % {lanes} + 1)"
+        left = f"(({stop} - 1) % {lanes} + 1)" if over else self.left(stop, lanes)
         values = walk(v for s in last for v in values_of(s))
         view: dict[str, Any] = {
             "again": again, "others_first": bool(stores), "left": left, "same": same,
             "first": "k" if same else f"k * {wide}",
             # past a branch gcc takes lanes from memory: calls and gathering take longer than that
-            "skip": wide == lanes and (calls(values) or any(
+            "skip": not over and (calls(values) or any(
                 isinstance(v, Load) and item.axis in v.axes and self.step(v, item.axis) != 1
                 for v in values)),
-            "last": self.body(last) if again else [
-                part for s in last for part in self.left_out(s, f"l < {lanes} - {left}")]}
+            "picks": self.picked(item, count, stop) if over and wide == lanes and (
+                item.least > count) else []}
+        view["last"] = self.body(last) if again else [
+            part for s in last for part in self.left_out(s, f"l < {lanes} - {left}")]
+        self.apart_of = {}
         around, self.after_lanes = self.after_lanes, True
         known = self.length(self.extent_of(item.axis))
         # rows of which nobody knows how long they are fill LANES, but not more; places are numbers
@@ -90,45 +90,12 @@ class RowEnds(Expressions):
         self.after_lanes = around
         return view
 
-    def apart(self, item: LaneLoop, count: int) -> int:
-        """How many elements lie from one of a row to the next, if all between are folded, too.
-
-        That is in further lanes, which are dropped: no processor gathers as fast as it adds.
-        """
-        values = walk(v for s in statements(item.body) for v in values_of(s))
-        loads = [v for v in values if isinstance(v, Load) and item.axis in v.axes]
-        plain = all(isinstance(s, (Let, Assign)) and not is_store(s) for s in item.body) and all(
-            f.end_in_lanes and not f.top for f in item.folds) and not any(
-            isinstance(v, (Position, FoldIndex, At)) or isinstance(v, Element) and v.dims
-            for v in values) and not calls(values)
-        steps = {self.step(v, item.axis) for v in loads}
-        if not plain or len(steps) != 1 or not 1 < (step := min(steps)) <= STEP:
-            return 1
-        size = count * sum(f.dtype.itemsize for f in item.folds)
-        fits = step * size <= APART_BYTES and step * cost(values) <= HEAVY
-        return step if fits else 1
-
-    def step(self, load: Load, axis: str) -> int:
-        """How many elements lie from one that is loaded to the next along an axis; 0: unknown."""
-        operand = self.kernel.operands[load.operand]
-        plain = load.guard is None and operand.storage == "native" and all(
-            at.divisor == 1 for at in load.access if axis in at.axes)
-        known = self.known_stride(load.operand, load.access, axis) if plain else None
-        return abs(known or 0) // operand.dtype.itemsize
-
     def left(self, length: str, lanes: str, least: int = 0) -> str:
         """How many elements of a row fill no lanes, but 0 if they are at most `least`, in C."""
         if not least:
             return f"{grouped(length)} % {lanes}"
         self.macros.add("LEFT")
         return f"LEFT({length}, {lanes}, {least})"
-
-    def lanes_of(self, count: int, used: bool = True) -> str:
-        """How many lanes there are, in C."""
-        name = "LANES" if count == LANES else f"LANES_{count}"
-        if used:
-            self.lanes[name] = count
-        return name
 
     def end_of_row(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
         """What fills no lanes at the end of a row or strip, if it calls functions or chooses.
@@ -231,13 +198,6 @@ class RowEnds(Expressions):
 def in_lanes(statement: Statement, names: Collection[str]) -> bool:
     """Whether a statement folds into lanes of these names."""
     return isinstance(statement, Assign) and statement.target.name in names
-
-
-def is_store(statement: Statement, strip: str = "") -> bool:
-    """Whether a statement stores, without a mask, what no other turn of the loop stores."""
-    if isinstance(statement, Assign) and isinstance(statement.target, Element):
-        return bool(statement.target.dims) or statement.target.at == strip
-    return isinstance(statement, Write) and statement.mask is None
 
 
 def grouped(term: str) -> str:

@@ -78,6 +78,7 @@ KERNELS = {
     "luminance": ([image, gain], ec.sum(image * gain, axis=-1), {},
                   lambda i, g: (i * g).sum(-1, dtype=np.float32), 80),
     "differences": ([y], y[1:] - y[:-1], {}, np.diff, 40),
+    "every_other": ([x], x[:, ::2].max(axis=1), {}, lambda x: x[:, ::2].max(1), 85),
     "broadcast_3": ([x3, y], x3 * y, {}, lambda x, y: x * y, 40),
     "once": ([x, y], x * np.exp(y), {}, lambda x, y: x * np.exp(y), 40),
     "stages": ([y, w], np.sin(np.exp(-y * y)) + w, {}, lambda y, w: np.sin(np.exp(-y * y)) + w, 40),

@@ -402,9 +402,9 @@ def test_a_row_of_what_lies_apart_and_what_does_not_is_in_a_buffer(dtype):
     x, y = (rng.standard_normal((5, 3 * 300)).astype(dtype) for _ in range(2))
     for step, where in ((1, False), (2, True), (3, True)):
         a, b = x[:, :step * 300:step], y[:, :300]
-        assert ("buffer0[i1] = " in f.dump(a, b)) == where
+        assert ("buffer0[i1] = " in f.dump(a, b)) == (where and dtype == "f8")
         np.testing.assert_array_equal(f(a, b), f(a.copy(), b))
-    assert "buffer0" not in f.dump(x[:, ::3], y[:, ::3])  # what is between is folded, too
+    assert "buffer0" not in f.dump(x[:, ::3], y[:, ::3])  # of one step, nothing is gained
     assert "buffer0" not in f.dump(x[:, :300:3], y[:, :100])  # short
     long = np.ones((2, 10_000), dtype)
     assert "buffer0" not in f.dump(long[:, ::2], long[:, :5000])  # more than the first cache holds

@@ -1,0 +1,111 @@
+"""What lies a few elements apart along a row that is folded in lanes, in whole vectors.
+
+gcc would gather it: in lanes it does not know of anything behind the last one, so it cannot load
+what is between.
+"""
+
+from __future__ import annotations
+
+from .cost import HEAVY, calls, cost
+from .dtypes import ctype
+from .expressions import Expressions, Use
+from .layout import STEP
+from .nest import (
+    LANE_BYTES,
+    LANES,
+    Assign,
+    Element,
+    FoldIndex,
+    Kernel,
+    LaneLoop,
+    Let,
+    Statement,
+    Write,
+    statements,
+    values_of,
+)
+from .values import At, Load, Position, walk
+
+APART_BYTES = 256  # of lanes with those between, at most: registers are few, and memory slow
+NARROW = 4  # bytes of an element below which many processors shuffle no two vectors
+
+
+class Picking(Expressions):
+    """Writes what picks elements from those that lie between."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.lanes: dict[str, int] = {}  # of the loops in lanes
+        self.turn = ""  # what names begin with in the second of two turns
+
+    def lanes_of(self, count: int, used: bool = True) -> str:
+        """How many lanes there are, in C."""
+        name = "LANES" if count == LANES else f"LANES_{count}"
+        if used:
+            self.lanes[name] = count
+        return name
+
+    def address(self, use: Use, axis: str, index: str, distance: str = "") -> str:
+        """The address of what lies `distance` behind the element at `index` along `axis`."""
+        before, self.instead = self.instead, {**self.instead, axis: index}
+        offset, self.instead = self.offset(use), before
+        return " + ".join([f"{use.base}_p", offset, *([distance] if distance else [])])
+
+    def apart(self, item: LaneLoop, count: int) -> int:
+        """How many elements lie from one of a row to the next, if all between are folded, too.
+
+        That is in further lanes, which are dropped: of narrow elements, which few shuffle.
+        """
+        values = walk(v for s in statements(item.body) for v in values_of(s))
+        loads = [v for v in values if isinstance(v, Load) and item.axis in v.axes]
+        plain = all(isinstance(s, (Let, Assign)) and not is_store(s) for s in item.body) and all(
+            f.end_in_lanes and not f.top for f in item.folds) and not any(
+            isinstance(v, (Position, FoldIndex, At)) or isinstance(v, Element) and v.dims
+            for v in values) and not calls(values)
+        steps = {self.step(v, item.axis) for v in loads}
+        narrow = all(v.dtype.itemsize < NARROW for v in loads)
+        if not plain or not narrow or len(steps) != 1 or not 1 < (step := min(steps)) <= STEP:
+            return 1
+        size = count * sum(f.dtype.itemsize for f in item.folds)
+        fits = step * size <= APART_BYTES and step * cost(values) <= HEAVY
+        return step if fits else 1
+
+    def picked(self, item: LaneLoop, count: int, end: str = "") -> list[str]:
+        """Statements that pick what lies apart, for a turn of so many lanes.
+
+        The turn is one that others follow, or the last before `end`, which others come before.
+        """
+        lanes, found = self.lanes_of(count), []
+        index = f"({end} - {lanes})" if end else f"k * {lanes}"
+        for load in walk(v for s in item.body for v in values_of(s)):
+            if isinstance(load, Load) and self.may_pick(load, item.axis, count):
+                use, step = self.use(load.operand, load.access), self.step(load, item.axis)
+                first = step - 1 if end else 0
+                back = f" - {first * load.dtype.itemsize}" if end else ""
+                function, name = f"every_{ctype(load.dtype).suffix}", f"{self.turn}{use.base}_apart"
+                self.helpers[function], self.apart_of[load] = None, name
+                found += [f"{self.type(load.dtype)} {name}[{lanes}]",
+                          f"{function}({name}, {self.address(use, item.axis, index)}{back}, "
+                          f"{first}, {step}, {lanes})"]
+        return found
+
+    def may_pick(self, load: Load, axis: str, count: int) -> bool:
+        """Whether vectors pick an operand's elements from what lies between them."""
+        size, stride = load.dtype.itemsize, self.known_stride(load.operand, load.access, axis) or 0
+        wide = load.dtype.kind in "fiu" and size >= NARROW and size * count >= LANE_BYTES
+        return wide and stride > 0 and 1 < self.step(load, axis) <= STEP
+
+    def step(self, load: Load, axis: str) -> int:
+        """How many elements lie from one that is loaded to the next along an axis; 0: unknown."""
+        operand = self.kernel.operands[load.operand]
+        plain = load.guard is None and operand.storage == "native" and all(
+            at.divisor == 1 for at in load.access if axis in at.axes)
+        known = self.known_stride(load.operand, load.access, axis) if plain else None
+        return abs(known or 0) // operand.dtype.itemsize
+
+
+def is_store(statement: Statement, strip: str = "") -> bool:
+    """Whether a statement stores, without a mask, what no other turn of the loop stores."""
+    if isinstance(statement, Assign) and isinstance(statement.target, Element):
+        return bool(statement.target.dims) or statement.target.at == strip
+    return isinstance(statement, Write) and statement.mask is None
