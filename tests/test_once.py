@@ -147,3 +147,15 @@ def test_outputs_may_be_inputs():
     want = x * np.exp(s)
     assert ec.compile(lambda x, s: x * np.exp(s))(x, s, out=x) is x
     np.testing.assert_allclose(x, want, rtol=1e-12)
+
+
+def test_what_strips_read_lies_along_them():
+    def f(x, s):
+        return np.min(np.sqrt(np.abs(s)) * x, axis=(1, 2, 3))
+
+    x = RNG.standard_normal((8, 80, 8, 61)).transpose(3, 0, 1, 2)
+    s = np.broadcast_to(RNG.standard_normal((61, 8, 1, 8)), x.shape)
+    made = ec.compile(f)
+    written = [line for line in made.dump(x, s).splitlines() if "sqrt" in line and "buffer" in line]
+    assert len(written) == 1 and "+ i0] = " in written[0]
+    np.testing.assert_array_equal(made(x, s), f(x, s))
