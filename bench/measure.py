@@ -118,7 +118,7 @@ def prepare(
     arrays = operands(work, cell.size, cell.dtype)
     reference = as_tuple(work.reference(*arrays))
     calls: dict[str, Call] = {}
-    given = [np.empty_like(want) for want in reference]
+    given = [np.empty(want.shape, want.dtype) for want in reference]
     for name, contestant in contestants.items():
         outs = None
         if cell.kind == "given" or (cell.kind == "natural" and name in MACHINE):

@@ -96,7 +96,7 @@ class Expressions:
         self.within: dict[str, tuple[str, str]] = {}  # the chunk that is being folded
         self.instead: dict[str, str] = {}  # what counts along an axis, if not its variable
         self.stored: Value | None = None  # what is being stored as a float16
-        self.apart_of: dict[Load, str] = {}  # arrays of what a turn has picked
+        self.apart_of: dict[Load, str] = {}  # where a turn has picked elements, in C
         self.finer: dict[str, int] = {}  # how many turns go to one element of an axis
         self.laned: set[str] = set()  # the axes of folds in lanes
         self.lane = ""  # that of the lanes that are being folded

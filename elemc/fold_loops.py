@@ -30,7 +30,7 @@ from .nest import (
 )
 from .picking import is_store
 from .row_ends import grouped, turns
-from .values import Convert, Op, Value, walk
+from .values import Convert, Load, Op, Value, walk
 
 # Bytes of the arrays of a strip, at most: of the states of folds, which stay in the first cache;
 # of a value that goes through stages, as much as a processor looks ahead; of rows abreast; of what
@@ -175,13 +175,14 @@ class FoldLoops(Fetches):
                 "base": f"b{k}", "end": f"e{k}", "count": f"b{k} / BLOCK",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds]}
         self.lane, self.finer = item.axis, {item.axis: apart} if apart > 1 else {}
+        picks: dict[Load, str] = {}
         if alone and apart == 1 and all(f.end_in_lanes and not f.top for f in item.folds):
-            view["fetch"] += self.picked(item, count)
-        view["over"] = over = apart > 1 or bool(self.apart_of)
+            view["fetch"], picks = self.picked(item, count)
+        self.apart_of = picks
         view["body"] = self.body(item.body)
         self.finer, self.apart_of = {}, {}
         end = f"e{k}" if tree else stop
-        view |= self.ending(item, end, count, wide, over)
+        view |= self.ending(item, end, count, apart, bool(picks))
         view["final"] = sure and bool(view["last"]) and all(f.end_in_lanes for f in item.folds)
         at = view["first"] if apart == 1 else f"k * {lanes}"
         for fetch, use, distance, size in self.wanted(item, 2) if full else []:

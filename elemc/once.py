@@ -41,7 +41,7 @@ def _add(wanted: Iterable[Value], entered: Sequence[str], spec: Specialized, fou
         below = walk([value]) if least else []
         if least and all(map(_may_come_first, below)) and (len(value.axes) == 1 or any(
                 isinstance(v, Load) and v.axes == value.axes for v in below)):
-            axes = tuple(a for a in entered if a in value.axes)  # those in strips, as in a strip
+            axes = tuple(a for a in entered if a in value.axes)  # a strip's is entered last of all
             _add(value.args, axes, spec, found)
             if cost(v for v in walk([value], found.__contains__) if v not in found) >= least:
                 found[value] = axes

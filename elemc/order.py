@@ -1,9 +1,10 @@
 """In which order each output and each fold walks its axes.
 
-A store follows the memory of its output.  A fold walks the axes that its result keeps first, then
-those it folds over.  When the axis that is contiguous in memory is kept, it is cut into strips:
-outside goes the loop over strips, innermost the loop over one strip, and the states of a strip's
-folds are small arrays.  Some folds go otherwise, for others do: see `together`.
+A store follows the memory of its output, but for short rows along which it calls functions.  A
+fold walks the axes that its result keeps first, then those it folds over.  When the axis that is
+contiguous in memory is kept, it is cut into strips: outside goes the loop over strips, innermost
+the loop over one strip, and the states of a strip's folds are small arrays.  Some folds go
+otherwise, for others do: see `together`.
 """
 
 from __future__ import annotations
@@ -54,9 +55,8 @@ def roots(spec: Specialized) -> list[Root]:
         needs = folds_below(values)
         order = memory_order(store.access, spec.operands[store.operand])
         turned = _turned(order, (), short, spec)
-        if turned != order and (turned[-1] in {folds[n].order[-1] for n in needs}
-                                or _calls_itself(store, needs, spec)):
-            order = turned
+        with_folds = turned[-1:] in {folds[n].order[-1:] for n in needs}  # in the same strips
+        order = turned if with_folds or _calls_itself(store, needs, spec) else order
         inner = {a for n in needs for a in n.over if few.issuperset(n.over)
                  and n.axes.issuperset(b for b in order if b not in n.over)}
         order = (*(a for a in order if a not in inner), *(a for a in order if a in inner))

@@ -1,7 +1,7 @@
-"""What lies a few elements apart along a row that is folded in lanes, in whole vectors.
+"""What lies a few elements apart along a row that is folded in lanes, without gathering it.
 
 gcc would gather it: in lanes it does not know of anything behind the last one, so it cannot load
-what is between.
+what is between.  Whole vectors are loaded instead, and picked from, or folded with what is between.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .nest import (
 from .values import At, Load, Position, walk
 
 APART_BYTES = 256  # of lanes with those between, at most: registers are few, and memory slow
-NARROW = 4  # bytes of an element below which many processors shuffle no two vectors
+PICKED_BYTES = 4  # of an element, at least: many processors shuffle no two vectors of narrower ones
 
 
 class Picking(Expressions):
@@ -54,7 +54,8 @@ class Picking(Expressions):
     def apart(self, item: LaneLoop, count: int) -> int:
         """How many elements lie from one of a row to the next, if all between are folded, too.
 
-        That is in further lanes, which are dropped: of narrow elements, which few shuffle.
+        That is in further lanes, which are dropped, and only where something is too narrow to be
+        picked.
         """
         values = walk(v for s in statements(item.body) for v in values_of(s))
         loads = [v for v in values if isinstance(v, Load) and item.axis in v.axes]
@@ -62,46 +63,50 @@ class Picking(Expressions):
             f.end_in_lanes and not f.top for f in item.folds) and not any(
             isinstance(v, (Position, FoldIndex, At)) or isinstance(v, Element) and v.dims
             for v in values) and not calls(values)
-        steps = {self.step(v, item.axis) for v in loads}
-        narrow = all(v.dtype.itemsize < NARROW for v in loads)
+        steps = {abs(self.step(v, item.axis)) for v in loads}
+        narrow = any(v.dtype.itemsize < PICKED_BYTES for v in loads)
         if not plain or not narrow or len(steps) != 1 or not 1 < (step := min(steps)) <= STEP:
             return 1
         size = count * sum(f.dtype.itemsize for f in item.folds)
         fits = step * size <= APART_BYTES and step * cost(values) <= HEAVY
         return step if fits else 1
 
-    def picked(self, item: LaneLoop, count: int, end: str = "") -> list[str]:
-        """Statements that pick what lies apart, for a turn of so many lanes.
+    def picked(self, item: LaneLoop, count: int, end: str = ""
+               ) -> tuple[list[str], dict[Load, str]]:
+        """Statements that pick what lies apart for a turn of `count` lanes, and into which arrays.
 
-        The turn is one that others follow, or the last before `end`, which others come before.
+        A turn that another follows reads on behind its last element.  The last one, before `end`,
+        reads as much before its first, which is of the row if that has more than `count` elements.
         """
-        lanes, found = self.lanes_of(count), []
+        lanes, found, names = self.lanes_of(count), [], {}
         index = f"({end} - {lanes})" if end else f"k * {lanes}"
         for load in walk(v for s in item.body for v in values_of(s)):
-            if isinstance(load, Load) and self.may_pick(load, item.axis, count):
-                use, step = self.use(load.operand, load.access), self.step(load, item.axis)
-                first = step - 1 if end else 0
-                back = f" - {first * load.dtype.itemsize}" if end else ""
-                function, name = f"every_{ctype(load.dtype).suffix}", f"{self.turn}{use.base}_apart"
-                self.helpers[function], self.apart_of[load] = None, name
+            if isinstance(load, Load) and (step := self.step_to_pick(load, item.axis, count)):
+                use, before = self.use(load.operand, load.access), abs(step) - 1 if end else 0
+                place = self.address(use, item.axis, index)
+                if before:
+                    place += f" {'-' if step > 0 else '+'} {before * load.dtype.itemsize}"
+                function = f"every_{ctype(load.dtype).suffix}"
+                self.helpers[function] = None
+                names[load] = name = f"{use.base}_apart{2 if self.turn else ''}"
                 found += [f"{self.type(load.dtype)} {name}[{lanes}]",
-                          f"{function}({name}, {self.address(use, item.axis, index)}{back}, "
-                          f"{first}, {step}, {lanes})"]
-        return found
+                          f"{function}({name}, {place}, {before}, {step}, {lanes})"]
+        return found, names
 
-    def may_pick(self, load: Load, axis: str, count: int) -> bool:
-        """Whether vectors pick an operand's elements from what lies between them."""
-        size, stride = load.dtype.itemsize, self.known_stride(load.operand, load.access, axis) or 0
-        wide = load.dtype.kind in "fiu" and size >= NARROW and size * count >= LANE_BYTES
-        return wide and stride > 0 and 1 < self.step(load, axis) <= STEP
+    def step_to_pick(self, load: Load, axis: str, count: int) -> int:
+        """How many elements lie from one to the next, if vectors are to pick them; else 0."""
+        size, step = load.dtype.itemsize, self.step(load, axis)
+        wide = load.dtype.kind in "fiu" and size >= PICKED_BYTES and size * count >= LANE_BYTES
+        return step if wide and 1 < abs(step) <= STEP else 0
 
     def step(self, load: Load, axis: str) -> int:
-        """How many elements lie from one that is loaded to the next along an axis; 0: unknown."""
+        """How many elements lie from one that is loaded to the next, with its sign; 0: unknown."""
         operand = self.kernel.operands[load.operand]
         plain = load.guard is None and operand.storage == "native" and all(
             at.divisor == 1 for at in load.access if axis in at.axes)
         known = self.known_stride(load.operand, load.access, axis) if plain else None
-        return abs(known or 0) // operand.dtype.itemsize
+        step, rest = divmod(known or 0, operand.dtype.itemsize)
+        return 0 if rest else step
 
 
 def is_store(statement: Statement, strip: str = "") -> bool:

@@ -86,7 +86,7 @@ def config() -> dict[str, str]:
     held = entries()
     size = sum(e.size for e in held)
     return {
-        "compiler": " ".join(tool.command) if tool else problem,
+        "compiler": shlex.join(tool.command) if tool else problem,
         "version": tool.version if tool else "-",
         "flags": shlex.join([*tool.flags, *machine.flags]) if tool else "-",
         "vector math": "libmvec" if tool and tool.simd else "scalar",

@@ -57,7 +57,7 @@ def test_what_is_picked(dtype, picked):
     x = np.ones((5, 400), dtype)
     f = ec.compile(lambda a, b: np.sum(a * b, axis=1))
     place = ec.compile(lambda a, b: np.argmax(a * b, axis=1))
-    for rows, where in ((x[:, :300:3], picked), (x[:, ::4], picked), (x[:, ::-4], False),
+    for rows, where in ((x[:, :300:3], picked), (x[:, ::4], picked), (x[:, ::-4], picked),
                         (x[:, :100], False), (x[:, ::5], False)):
         assert ("every_" in f.dump(rows, x[:, :rows.shape[1]])) == where
         assert "every_" not in place.dump(rows, x[:, :rows.shape[1]])
@@ -74,3 +74,10 @@ def test_steps_change_no_bit(dtype):
             for step in (2, 3, 4):
                 a, b = x[:, :step * columns:step], y[:, :columns]
                 np.testing.assert_array_equal(f(a, b), f(a.copy(), b))
+
+
+def test_names_of_two_turns():
+    x = np.random.default_rng(0).random((67, 600)).astype("f4")[:, ::2]
+    f = ec.compile(lambda x, other_x: np.sum(x * other_x, axis=1) / np.sum(x * x, axis=1))
+    np.testing.assert_array_equal(f(x, x), np.ones(67))
+    assert "x_apart2" in f.dump(x, x)

@@ -142,13 +142,14 @@ def test_what_lies_between_is_dropped(dtype, step):
             assert_same_bits(f(x), f(x.copy()))
 
 
-@pytest.mark.parametrize("dtype, step, dropped", [
-    ("f8", 2, True), ("f8", 3, False), ("f4", 4, True), ("f4", 5, False)])
-def test_extrema_have_fewer_lanes_where_more_do_not_fit(dtype, step, dropped):
+@pytest.mark.parametrize("dtype, step, lanes", [
+    ("i2", 2, "LANES_64"), ("i2", 3, "LANES_32"), ("i2", 5, None), ("f8", 2, None)])
+def test_extrema_have_fewer_lanes_where_more_do_not_fit(dtype, step, lanes):
     highest = ec.compile(lambda x: x.max())
-    x = RNG.random(1000 * step).astype(dtype)
-    assert ("_wide[LANES *" in highest.dump(x[::step])) == dropped
-    assert "LANES_32" in highest.dump(x) and highest(x[::step]) == x[::step].max()
+    x = (RNG.random(1000 * step) * 1000).astype(dtype)
+    text = highest.dump(x[::step])
+    assert (f"_wide[{lanes} * {step}]" in text) == (lanes is not None) == ("_wide" in text)
+    assert highest(x[::step]) == x[::step].max()
 
 
 def test_steps_are_known_beside_lanes():

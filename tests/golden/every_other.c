@@ -22,19 +22,22 @@ static inline double maximum_f64(double a, double b)
 
 typedef int64_t apart_f64 __attribute__((vector_size(__BIGGEST_ALIGNMENT__)));
 
-/* Elements that lie a step apart, in vectors, of which what lies between is dropped; `first` come before. */
-static inline void every_f64(double *to, const char *from, int first, int step, int lanes)
+/* Elements a step apart, the first of them at `from`, beside `before` others that are not wanted: whole vectors
+   are loaded, `lanes` times |step| elements, and all that lies between is dropped. */
+static inline void every_f64(double *to, const char *from, int before, int step, int lanes)
 {
   enum { SIZE = sizeof(apart_f64), N = SIZE / sizeof(double) };
+  const int apart = step < 0 ? -step : step;
 #pragma GCC unroll 16
-  for (int q = 0; q < lanes / N; q++, from += SIZE * step) {
+  for (int q = 0; q < lanes / N; q++) {
+    const char *block = step < 0 ? from + sizeof(double) - SIZE * apart * (q + 1) : from + SIZE * apart * q;
     apart_f64 found, next, place;
-    __builtin_memcpy(&found, from, SIZE);
+    __builtin_memcpy(&found, block, SIZE);
 #pragma GCC unroll 4
-    for (int k = 1; k < step; k++) {
-      __builtin_memcpy(&next, from + SIZE * k, SIZE);
+    for (int k = 1; k < apart; k++) { /* what later vectors hold is found when it is their turn */
+      __builtin_memcpy(&next, block + SIZE * k, SIZE);
 #pragma GCC unroll 16
-      for (int i = 0, at = first; i < N; i++, at += step) /* from N on they are in the next vector */
+      for (int i = 0, at = step < 0 ? N * apart - 1 - before : before; i < N; i++, at += step)
         place[i] = at >= k * N ? N + at % N : k == 1 ? at : i;
 #ifdef __clang__
       apart_f64 both;
