@@ -15,6 +15,7 @@ from .cost import calls
 from .dtypes import ctype, literal
 from .layout import Operand
 from .nest import (
+    LANES,
     Blocks,
     Element,
     FoldIndex,
@@ -99,6 +100,8 @@ class Expressions:
         self.apart_of: dict[Load, str] = {}  # where a turn has picked elements, in C
         self.finer: dict[str, int] = {}  # how many turns go to one element of an axis
         self.laned: set[str] = set()  # the axes of folds in lanes
+        self.lanes: dict[str, int] = {}  # how many lanes folds have, by their names in C
+        self.turn = ""  # what names begin with in the second of two turns
         self.lane = ""  # that of the lanes that are being folded
         self.calls = calls(walk(v for p in kernel.phases for s in statements(p.body)
                                 for v in values_of(s)))
@@ -159,6 +162,19 @@ class Expressions:
                 stride = use.strides.setdefault(dim, f"{use.base}_d{dim}")
                 parts.append(f"{self.affine(at)[0]} * {stride}")
         return " + ".join(parts) or "0"
+
+    def lanes_of(self, count: int, used: bool = True) -> str:
+        """How many lanes there are, in C."""
+        name = "LANES" if count == LANES else f"LANES_{count}"
+        if used:
+            self.lanes[name] = count
+        return name
+
+    def address(self, use: Use, axis: str, index: str, distance: str = "") -> str:
+        """The address of what lies `distance` behind the element at `index` along `axis`."""
+        before, self.instead = self.instead, {**self.instead, axis: index}
+        offset, self.instead = self.offset(use), before
+        return " + ".join([f"{use.base}_p", offset, *([distance] if distance else [])])
 
     def own_stride(self, use: Use, axis: str) -> int:
         """The distance in bytes for this loop alone, if it is another than for all; else 0.

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from .cost import HEAVY, calls, cost
 from .dtypes import ctype
-from .expressions import Expressions, Use
+from .expressions import Expressions
 from .layout import STEP
 from .nest import (
     LANE_BYTES,
-    LANES,
     Assign,
     Element,
     FoldIndex,
-    Kernel,
     LaneLoop,
     Let,
     Statement,
@@ -32,24 +30,6 @@ PICKED_BYTES = 4  # of an element, at least: many processors shuffle no two vect
 
 class Picking(Expressions):
     """Writes what picks elements from those that lie between."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel)
-        self.lanes: dict[str, int] = {}  # of the loops in lanes
-        self.turn = ""  # what names begin with in the second of two turns
-
-    def lanes_of(self, count: int, used: bool = True) -> str:
-        """How many lanes there are, in C."""
-        name = "LANES" if count == LANES else f"LANES_{count}"
-        if used:
-            self.lanes[name] = count
-        return name
-
-    def address(self, use: Use, axis: str, index: str, distance: str = "") -> str:
-        """The address of what lies `distance` behind the element at `index` along `axis`."""
-        before, self.instead = self.instead, {**self.instead, axis: index}
-        offset, self.instead = self.offset(use), before
-        return " + ".join([f"{use.base}_p", offset, *([distance] if distance else [])])
 
     def apart(self, item: LaneLoop, count: int) -> int:
         """How many elements lie from one of a row to the next, if all between are folded, too.

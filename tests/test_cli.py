@@ -358,6 +358,7 @@ def test_info_tells_how_a_dump_compiles(capsys, tmp_path):
     tool = toolchain.find_toolchain()
     subprocess.run([*tool.command, *shlex.split(flags), "-Werror", "-c", str(source), "-o",
                     str(tmp_path / "kernel.o")], check=True, capture_output=True)
+    assert (tmp_path / "kernel.o").exists()
 
 
 def test_demo(capsys):
