@@ -234,6 +234,7 @@ MACROS = {
     "TO_LINE": f'''\
 #define TO_LINE(to, size, n) /* elements until a line begins, if the row is not short */ \\
   ((n) < {LINED} ? (n) : (-(int64_t)(to) & 63) / (size))''',
+    "PAST_LINE": "#define PAST_LINE(to) ((int64_t)(to) & 63) /* bytes behind its first one */",
     "STREAM": """\
 typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the latest line */
 extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), """
@@ -241,6 +242,7 @@ extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t 
     "FETCH": "#define FETCH(from) __builtin_prefetch(from)",
     "FETCH_OUT": "#define FETCH_OUT(to) __builtin_prefetch(to, 1) /* to write it */",
     "FETCH_ROW": "#define FETCH_ROW(from) __builtin_prefetch(from, 0, 2) /* to the second cache */",
+    "FILLS": "#define FILLS(bytes) ((bytes) > 16384) /* the first cache, with what passes */",
     "NEXT": """\
 #define NEXT(row, most, step) /* to one of the next rows, or in a long one */ \\
   ((row) < (most) ? (1 + AHEAD / ((row) + 1)) * (step) : AHEAD)""",

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from .expressions import Use
-from .nest import Blocks, Kernel, LaneLoop, Loop, Statement, Write, statements, unforeseen
+from .nest import (
+    Blocks,
+    Kernel,
+    LaneLoop,
+    Loop,
+    Statement,
+    Write,
+    statements,
+    unforeseen,
+    values_of,
+)
 from .row_ends import RowEnds
 from .sharing import rows_of, runs_along
-from .values import Load
+from .values import Load, walk
 
 AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where rows lie apart
 SOON = 2048  # bytes from what is folded to what is asked of the third cache
@@ -39,6 +49,23 @@ class Fetches(RowEnds):
         found = self.fetches(lane, f"b{self.digit[lane.axis]}", 2)
         self.instead = before
         return found
+
+    def again(self, item: Loop, first: str) -> list[tuple[str, str, int]]:
+        """What a loop reads again in every turn of the one around, from index `first` on: as above.
+
+        Several such lines may fill the first cache.  They come from the second one, sooner if all
+        that a block needs is asked for before it is computed.
+        """
+        values = walk(v for s in statements(item.body) for v in values_of(s))
+        along = [v for v in values if isinstance(v, Load) and item.axis in v.axes]
+        layouts = {v: self.kernel.operands[v.operand].layout for v in along}
+        lines = [v for v in along if any(len(v.axes) < len(w.axes) for w in along) and
+                 runs_along(v.access, layouts[v].perm, item.axis) and layouts[v].step > 0]
+        if len(lines) < 2:
+            return []
+        self.macros |= {"FETCH", "FETCH_LINE", "FILLS"}
+        return [("FETCH", self.address(self.use(v.operand, v.access), item.axis, first),
+                 layouts[v].step * v.dtype.itemsize) for v in lines]
 
     def wanted(self, item: LaneLoop | Loop, most: int, around: str = ""
                ) -> list[tuple[str, Use, str, int]]:

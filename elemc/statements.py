@@ -324,14 +324,24 @@ class Statements(FoldLoops):
             self.streamed[operand.name] = storage
             size = operand.dtype.itemsize
             found.append({"output": operand.name, "to": f"{use.base}_p + {self.offset(use)}",
+                          "size": size,
                           "times": length + (f" * {size}" if size > 1 else "")})
             del self.line[write.operand]
         self.instead = before
-        longest = reduce(lambda a, b: f"({a} > {b} ? {a} : {b})", lengths) if lengths else ""
-        most = f"LINE / {longest}" if lengths else "LINE"
         tiled = item.axis in self.within  # rows are short, and what lies ahead is of another tile
-        fetch = [] if tiled or lengths else self.fetches(item, f"b{k}")
-        return {"kind": "stream", "lines": found, "end": f"e{k}", "fetch": fetch, "most": most}
+        view: dict[str, Any] = {
+            "kind": "stream", "lines": found, "end": f"e{k}", "most": "LINE", "past": "",
+            "fetch": [], "again": [], "all": self.extent(item.axis)}
+        if lengths:
+            longest = reduce(lambda a, b: f"({a} > {b} ? {a} : {b})", lengths)
+            return {**view, "most": f"LINE / {longest}"}
+        self.macros.add("PAST_LINE")  # the next block begins where a line does
+        view["past"] = f" - PAST_LINE({found[0]['to']}) / {found[0]['size']}"
+        if not tiled:
+            view |= {"fetch": self.fetches(item, f"b{k}"), "again": self.again(item, f"b{k}")}
+        if view["again"]:
+            view["most"] = "LINE / 2"
+        return view
 
     def place_in_block(self, write: Write, axis: str) -> str:
         """The element of a block of what is written along an axis, or of rows along it."""

@@ -132,6 +132,21 @@ def test_rows_that_do_not_follow_each_other_are_asked_for_in_advance(large):
     assert "x_ahead = NEXT(n2 * 8, 4 * AHEAD, x_s1)" in f.dump(x, y)  # two axes are one
 
 
+@pytest.mark.parametrize("columns", [3, 64, 127, 128, 129, 2050, 5000])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_several_rows_that_are_read_again_are_asked_for_a_block_at_a_time(large, dtype, columns):
+    x, (m, g) = values((7, columns), dtype), values((2, columns), dtype)
+    f = ec.compile(lambda x, m, g: (x - m) * g)
+    memory = np.zeros(x.size + 20, dtype)
+    for start in range(9):
+        out = memory[start:start + x.size].reshape(x.shape)
+        np.testing.assert_array_equal(f(x, m, g, out=out), (x - m) * g)
+        assert not memory[:start].any() and not memory[start + x.size:].any()
+        memory[:] = 0
+    assert columns < 1000 or f"if (FILLS(n1 * {2 * x.itemsize}))" in f.dump(x, m, g)
+    assert "FILLS" not in ec.compile(lambda x, m: x - m).dump(x, m)
+
+
 def layer_norm(x, g):
     d = x - np.mean(x, axis=-1, keepdims=True)
     return d / np.sqrt(np.mean(d * d, axis=-1, keepdims=True)) * g[:, None]
