@@ -11,7 +11,7 @@ from .cnames import stem
 from .cost import HEAVY, cost
 from .dtypes import ctype
 from .fetching import Fetches
-from .jamming import other_turn
+from .jamming import by_two, other_turn
 from .nest import (
     LANE_BYTES,
     LANES,
@@ -20,6 +20,7 @@ from .nest import (
     Kernel,
     LaneFold,
     LaneLoop,
+    Let,
     Loop,
     Named,
     Statement,
@@ -243,8 +244,7 @@ class FoldLoops(Fetches):
         `fetched` is what was asked for in advance before this loop.
         """
         start, stop, axis = view["start"], view["stop"], item.axis
-        taken = names_made([s for p in self.kernel.phases for s in statements(p.body)])
-        other, self.turn = other_turn(item.body, taken)
+        other, self.turn = self.other_turn(item.body)
         self.paired, self.fetched = True, set(fetched)
         self.instead[axis] = f"({view['var']} + 1)"
         others = self.body(other)
@@ -270,8 +270,33 @@ class FoldLoops(Fetches):
         self.macros |= {"RUN", unroll}
         self.running = {f.name for f in item.folds}
         [loop], [lane] = self.body(item.body), item.body
+        by_two = [] if loop["full"] else self.by_two(item, lane)
         self.running = set()
-        return {**loop, "unroll": unroll, "fetch": self.fetch_rows(item, lane, "k * RUN")}
+        return {**loop, "unroll": unroll, "fetch": self.fetch_rows(item, lane, "k * RUN"),
+                **({"body": by_two, "step": 2} if by_two else {"step": 1})}
+
+    def by_two(self, item: Blocks, lane: Statement) -> list[dict[str, Any]]:
+        """What folds two rows at once, if one comparison finds a NaN in either; else nothing."""
+        assert isinstance(lane, Loop)
+        folds = by_two(lane.body)
+        if not folds:
+            return []
+        made: list[dict[str, Any]] = []
+        values: list[list[str]] = []
+        for body in (lane.body, self.other_turn(lane.body)[0]):
+            made += self.body([s for s in body if isinstance(s, Let)])
+            values.append([self.text(value) for _, value in by_two(body).values()])
+            self.instead[item.axis] = f"({self.var(item.axis)} + 1)"
+        del self.instead[item.axis]
+        self.helpers |= dict.fromkeys(function for function, _ in folds.values())
+        return made + [
+            {"kind": "assign", "target": f"{name}_l", "value": f"{of}({name}_l, {one}, {two})"}
+            for (name, (of, _)), one, two in zip(folds.items(), *values, strict=True)]
+
+    def other_turn(self, body: Sequence[Statement]) -> tuple[list[Statement], str]:
+        """The same statements under other names, and what these begin with."""
+        return other_turn(body, names_made([
+            s for p in self.kernel.phases for s in statements(p.body)]))
 
     def packed(self, item: Blocks) -> dict[str, Any]:
         """Several rows of a narrow strip side by side."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from .cost import HEAVY, JAMMED, cost, jams
+from .dtypes import ctype
 from .nest import (
     Assign,
     Blocks,
@@ -26,8 +27,10 @@ from .nest import (
     statements,
     values_of,
 )
-from .values import ASKED, At, Fold, Specialized, Value, over_new, roots_of, walk
+from .ops import OPS
+from .values import ASKED, At, Fold, Op, Specialized, Value, over_new, roots_of, walk
 
+WITH_NAN = (OPS["maximum"], OPS["minimum"])  # the result is NaN if any operand is
 PREFIX = "other_"  # of the names of the second turn
 
 
@@ -90,6 +93,23 @@ def other_turn(body: Sequence[Statement], taken: set[str]) -> tuple[list[Stateme
     while not taken.isdisjoint(prefix + n for n in names):
         prefix += PREFIX
     return [_renamed(s, {n: prefix + n for n in names}) for s in body], prefix
+
+
+def by_two(body: Sequence[Statement]) -> dict[str, tuple[str, Value]]:
+    """Of folds that look for NaN: functions of the state and two values, and one; else nothing."""
+    found = {}
+    for s in body:
+        match s:
+            case Let():
+                pass
+            case Assign(Element(name=name), Op(op=op, operands=(Element(name=state), value))) if (
+                    state == name and op in WITH_NAN and value.dtype.char in "fd"):
+                found[name] = f"{op.name}_of_{ctype(value.dtype).suffix}", value
+            case _:
+                return {}
+    used = walk([*(v for s in body if isinstance(s, Let) for v in values_of(s)),
+                 *(value for _, value in found.values())])
+    return {} if any(isinstance(v, Element) and v.name in found for v in used) else found
 
 
 def _renamed(item: Statement, names: Mapping[str, str]) -> Statement:

@@ -54,7 +54,7 @@ KERNELS = {
     "sum_columns": ([x], x.sum(axis=0), {}, lambda x: x.sum(0), 100),
     "sum_columns_of_3": ([x], x.sum(axis=0), {}, lambda x: x.sum(0), 100),
     "softmax_rows": ([x], softmax(x, -1), {}, lambda x: softmax(x, -1), 79),
-    "softmax_columns": ([x], softmax(x, 0), {}, lambda x: softmax(x, 0), 120),
+    "softmax_columns": ([x], softmax(x, 0), {}, lambda x: softmax(x, 0), 130),
     "logsumexp": ([x], ec.logsumexp(x, axis=-1), {}, lambda x: np.logaddexp.reduce(x, -1), 100),
     "layer_norm": ([x], layer_norm(x), {}, layer_norm, 120),
     "normalise_all": ([y], y / y.sum(), {}, lambda y: y / y.sum(), 80),

@@ -1,5 +1,7 @@
 """Rows whose folds wait for each other: two at a time, with the bits of one alone."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -204,3 +206,27 @@ def test_rows_that_the_first_cache_holds_are_asked_for(shape, dtype, asks):
 def test_extrema_alone_do_not():
     f = ec.compile(lambda x: (x - x.min(axis=1, keepdims=True)) * x.max(axis=1, keepdims=True))
     assert not by_twos(f, np.ones((300, 400), "f4"))
+
+
+@pytest.mark.parametrize("columns", [3, 17, 33, 99, 513])
+@pytest.mark.parametrize("rows", [1, 3, 7, 8, 65, 3001])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_extrema_of_columns_look_for_nan_in_two_rows_at_once(dtype, rows, columns):
+    rng = np.random.default_rng(rows)
+    x = rng.standard_normal((rows, columns)).astype(dtype)
+    x[rng.random(x.shape) < 0.3] *= 0.0  # of either sign, of which the first one counts
+    f = ec.compile(lambda x: ((x * x - x).max(axis=0), (x * x - x).min(axis=0), abs(x).max(axis=0)))
+    for odd in (0, 0.001, 0.1):
+        x[rng.random(x.shape) < odd] = np.nan
+        want = ((x * x - x).max(axis=0), (x * x - x).min(axis=0), abs(x).max(axis=0))
+        for got, right in zip(f(x), want, strict=True):
+            np.testing.assert_array_equal(got, right)
+
+
+def test_what_folds_two_rows_at_once():
+    x = np.ones((3000, 65))
+    for function, asks in ((np.max, "maximum_of_f64"), (np.min, "minimum_of_f64"), (np.sum, "")):
+        f = ec.compile(lambda x, function=function: function(x, axis=0))
+        assert f(x).shape == (65,)
+        assert re.findall(r"m\w+imum_of_f64(?=\(\w+_l)", f.dump(x)) == [asks] * bool(asks)
+    assert "_of_" not in ec.compile(lambda x: np.max(x, axis=0)).dump(x.astype(np.int64))

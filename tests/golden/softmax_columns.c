@@ -23,6 +23,13 @@ static inline double maximum_f64(double a, double b)
   return b != b ? __builtin_nan("") : best; /* not b: gcc would compare twice */
 }
 
+/* the greatest of a state and two more, for which one comparison finds a NaN in either */
+static inline double maximum_of_f64(double state, double a, double b)
+{
+  const double next = b > a ? b : a, best = next > state ? next : state;
+  return __builtin_isunordered(a, b) ? __builtin_nan("") : best;
+}
+
 /* A pairwise tree of partial states, kept as a binary counter: rounding grows like log n.
  * What is pushed is lost. */
 static void push_sum_f64(double *tree, int64_t count, double *part, int64_t width)
@@ -70,8 +77,8 @@ int kernel_softmax_columns(int64_t phase, int64_t begin, int64_t end, char *cons
       for (int64_t k = 0; k < n1 / RUN; k++) {
         INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++) {
           double max0_l = max0[l];
-          UNROLL for (int64_t r = 0, i1 = k * RUN; r < RUN; r++, i1++)
-            max0_l = maximum_f64(max0_l, AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
+          UNROLL for (int64_t r = 0, i1 = k * RUN; r < RUN; r += 2, i1 += 2)
+            max0_l = maximum_of_f64(max0_l, AT(const double, x_p, i0 * x_s0 + i1 * x_s1), AT(const double, x_p, i0 * x_s0 + (i1 + 1) * x_s1));
           max0[l] = max0_l;
         }
       }
