@@ -21,6 +21,7 @@ from .close import INDEX, fold_program
 from .layout import Operand
 from .ops import OPS
 from .values import (
+    BLOCK,
     FEW,
     LONGEST,
     SELECT,
@@ -149,7 +150,8 @@ def loads_of(fold: Fold, spec: Specialized) -> list[Load]:
     """What a fold reads: first of the most axes, then in short rows, but not too short for vectors.
 
     So where operands are folded along different rows, the lines of one that lies across are still
-    in the caches in the next row.  Of the rest, first what lies as most operands do.
+    in the caches in the next row.  Of the rest, first what lies as most operands do; short are
+    rows of at most `BLOCK` elements, and of as many operands the shorter ones.
     """
     loads = [v for v in walk(fold.args) if isinstance(v, Load)]
     most = max((len(v.axes) for v in loads), default=0)
@@ -163,7 +165,8 @@ def loads_of(fold: Fold, spec: Specialized) -> list[Load]:
     accesses: list[Load | Store] = [*loads, *spec.stores]
     rows = [memory_order(v.access, spec.operands[v.operand]) for v in accesses]
     alike = Counter(axes[-1:] for axes in rows if len(axes) == most)
-    return sorted(loads, key=lambda v: (-len(v.axes), length(v), -alike[inner[v]], v.operand))
+    return sorted(loads, key=lambda v: (
+        -len(v.axes), length(v) > BLOCK, -alike[inner[v]], length(v), v.operand))
 
 
 def order_in_memory(loads: Iterable[Load], operands: Sequence[Operand]) -> list[str]:
