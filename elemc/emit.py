@@ -252,6 +252,7 @@ extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t 
     "FETCH_AHEAD": """\
 #define FETCH_AHEAD(from) /* one stream may leave the memory idle, else 8 KiB on */ \\
   (PAGES == 8 ? __builtin_prefetch(IN_TURNS(from), 0, 2) : __builtin_prefetch((from) + 8192))""",
+    "FETCH_APART": "#define FETCH_APART(from) __builtin_prefetch((from) + 8192) /* 8 KiB on */",
     "FETCH_PAGES": """\
 #define FETCH_PAGES(from) /* two may leave the memory idle, else four lines on */ \\
   (PAGES == 8 ? __builtin_prefetch(IN_TURNS(from), 0, 2) : __builtin_prefetch((from) + 256))""",

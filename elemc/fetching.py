@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from .expressions import Use
 from .nest import (
     Blocks,
@@ -50,22 +53,34 @@ class Fetches(RowEnds):
         self.instead = before
         return found
 
-    def again(self, item: Loop, first: str) -> list[tuple[str, str, int]]:
-        """What a loop reads again in every turn of the one around, from index `first` on: as above.
+    def by_blocks(self, item: Loop, first: str) -> dict[str, Any]:
+        """What a loop that writes blocks asks for before one, from index `first` on: as above.
 
-        Several such lines may fill the first cache.  They come from the second one, sooner if all
-        that a block needs is asked for before it is computed.
+        That is what it `wants` in advance; or of several operands the one whose elements lie apart,
+        which is foreseen late; and lines that it reads `again` in every turn of the one around: if
+        several fill the first cache, they come from the second one, sooner if all that a block
+        needs is asked for at once.  Blocks of these, or of what lies apart, are half as long.
         """
         values = walk(v for s in statements(item.body) for v in values_of(s))
         along = [v for v in values if isinstance(v, Load) and item.axis in v.axes]
-        layouts = {v: self.kernel.operands[v.operand].layout for v in along}
-        lines = [v for v in along if any(len(v.axes) < len(w.axes) for w in along) and
-                 runs_along(v.access, layouts[v].perm, item.axis) and layouts[v].step > 0]
-        if len(lines) < 2:
-            return []
-        self.macros |= {"FETCH", "FETCH_LINE", "FILLS"}
-        return [("FETCH", self.address(self.use(v.operand, v.access), item.axis, first),
-                 layouts[v].step * v.dtype.itemsize) for v in lines]
+        steps = {v: self.kernel.operands[v.operand].layout.step for v in along if runs_along(
+            v.access, self.kernel.operands[v.operand].layout.perm, item.axis)}
+        apart = [v for v, step in steps.items() if abs(step) > 1 and len(along) > 1]
+        again = [v for v, step in steps.items() if step > 0 and
+                 any(len(v.axes) < len(w.axes) for w in along)]
+
+        def asks(fetch: str, loads: Sequence[Load]) -> list[tuple[str, str, int]]:
+            self.macros |= {fetch, "FETCH_LINE"} if loads else set()
+            return [(fetch, self.address(self.use(v.operand, v.access), item.axis, first),
+                     steps[v] * v.dtype.itemsize) for v in loads]
+
+        again = again if len(again) > 1 else []
+        self.macros |= {"FILLS"} if again else set()
+        fetch = self.fetches(item, first)
+        if not fetch and len(apart) == 1 and steps[apart[0]] > 0:
+            fetch = asks("FETCH_APART", apart)
+        return {"fetch": fetch, "again": asks("FETCH", again),
+                "most": "LINE / 2" if again or apart else "LINE"}
 
     def wanted(self, item: LaneLoop | Loop, most: int, around: str = ""
                ) -> list[tuple[str, Use, str, int]]:

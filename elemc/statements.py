@@ -337,11 +337,7 @@ class Statements(FoldLoops):
             return {**view, "most": f"LINE / {longest}"}
         self.macros.add("PAST_LINE")  # the next block begins where a line does
         view["past"] = f" - PAST_LINE({found[0]['to']}) / {found[0]['size']}"
-        if not tiled:
-            view |= {"fetch": self.fetches(item, f"b{k}"), "again": self.again(item, f"b{k}")}
-        if view["again"]:
-            view["most"] = "LINE / 2"
-        return view
+        return view if tiled else view | self.by_blocks(item, f"b{k}")
 
     def place_in_block(self, write: Write, axis: str) -> str:
         """The element of a block of what is written along an axis, or of rows along it."""

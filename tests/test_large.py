@@ -482,3 +482,16 @@ def test_what_is_folded_within_lanes_is_not_asked_for(large):
         assert np.array_equal(got, want)
     text = f.dump(x, y)
     assert "i2 * x_s2" in text and "FETCH_AHEAD(x_p" not in text
+
+
+@pytest.mark.parametrize("step", [-3, -2, 1, 2, 3, 4, 5])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_lies_apart_among_others_is_asked_for(large, dtype, step):
+    x, apart = values(5000, dtype), values(5000 * abs(step), dtype)[::step]
+    f = ec.compile(lambda x, y: x * y + 1)
+    np.testing.assert_array_equal(f(x, apart), x * apart + 1)
+    text = f.dump(x, apart)
+    assert ("FETCH_LINE(FETCH_APART, y_p + b0 * y_s0, LINE / 2" in text) == (step in (2, 3, 4))
+    assert ("b0 + LINE / 2" in text) == (step in (-3, -2, 2, 3, 4))
+    both = f.dump(apart, apart[:])
+    assert "FETCH_APART" not in both and ("b0 + LINE / 2" in both) == (step in (-3, -2, 2, 3, 4))
