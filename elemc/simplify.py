@@ -147,11 +147,18 @@ def _or(node: Apply) -> Node | None:
     return a if is_const(b, False) else b if is_const(a, False) else None
 
 
+def _extremum(node: Apply) -> Node | None:
+    """Know that of x and x it is x."""
+    a, b = node.args
+    return a if a is b else None
+
+
 RULES: dict[str, Callable[[Apply], Node | None]] = {
     **{op.name: functools.partial(_as, name) for (name, ties), op in TIED.items()
        if ties != "split"},
     **dict.fromkeys(("logical_and", "bitwise_and"), _and),
     **dict.fromkeys(("logical_or", "bitwise_or"), _or),
+    **dict.fromkeys(("maximum", "minimum", "fmax", "fmin"), _extremum),
     "stop_gradient": lambda node: node.args[0],
     "root": functools.partial(_as, "sqrt"),
     "shortcut": functools.partial(_as, "where"),

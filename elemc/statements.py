@@ -58,11 +58,13 @@ class Statements(FoldLoops):
     def rolled(self, item: Loop) -> bool:
         """Whether a loop over a short row has to stay one, until gcc makes vectors of it.
 
-        Unrolled, most lengths give it none, but 8 do.  The loop over 8 neighbours gives a better
-        one, if no other goes over the same row, and if they fill a register, or half without calls.
+        Unrolled, most lengths give it none, but 8 do, unless a strip calls functions.  The loop
+        over 8 neighbours gives a better one, if no other goes over the same row, and if they fill
+        a register, or half without calls.
         """
         length = self.length(self.extent_of(item.axis))
-        if length != "8":
+        if length != "8" or item.kind == "lane" and calls(
+                walk(v for s in item.body for v in values_of(s))):
             return length in ROLLED
         loops = [s for phase in self.kernel.phases for s in statements(phase.body)
                  if isinstance(s, (Loop, LaneLoop, Blocks)) and s.axis == item.axis]
