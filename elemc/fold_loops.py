@@ -175,6 +175,7 @@ class FoldLoops(Fetches):
                 "var": f"i{k}", "start": start, "stop": stop, "fetch": [], "fetch_end": [],
                 "base": f"b{k}", "end": f"e{k}", "count": f"b{k} / BLOCK",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds]}
+        view["looks"] = self.looks(item, count, view["folds"]) if full else []
         self.lane, self.finer = item.axis, {item.axis: apart} if apart > 1 else {}
         picks: dict[Load, str] = {}
         if alone and apart == 1 and all(f.end_in_lanes and not f.top for f in item.folds):
@@ -327,7 +328,8 @@ class FoldLoops(Fetches):
         trees = [f for f in folds if f["tree"]]
         exact = [f for f in folds if not f["tree"]]
         return {
-            "merge_lanes": assign("{name}_lane[l] = {merge_lanes}", folds),
+            "merge_lanes": assign("{name}_lane[l] = {merge_lanes}",
+                                  [f for f in folds if f["merge_lanes"]]),
             "set_rows": assign("{name}_rows[l] = {neutral}", folds),
             "merge_halves": assign("{name}_rows[l] = {merge_halves}", folds),
             "merge_packed": assign("{name}[l] = {merge_packed}", folds),

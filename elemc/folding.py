@@ -130,7 +130,7 @@ class Folding(Leaves):
             self.vectors(segment, axis, high, scope)
         folds = self.lane_folds(merged, short)
         lanes = VECTOR if few else sums[0] if sums else max(counts.values())
-        loop = LaneLoop(axis, folds, [], lanes, low)
+        loop = LaneLoop(axis, folds, [], lanes, low, high)
         inner = scope.inside(loop.body)
         for root, fold in zip(merged, folds, strict=True):
             fold.end_in_lanes = not any(isinstance(n, Scan) for n in root.needs)

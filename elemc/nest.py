@@ -31,7 +31,7 @@ import numpy as np
 
 from .layout import Operand
 from .records import dataclass
-from .values import Access, Fold, Literal, Load, Op, Place, Value, inline, walk
+from .values import LONGEST, Access, Fold, Literal, Load, Op, Place, Value, inline, walk
 
 ROWS = 64  # rows between two steps of their tree
 TILE_BYTES = 1024  # of either side of a tile, at most: lines so long are foreseen
@@ -212,7 +212,8 @@ class LaneLoop:
     """A loop over a row in lanes; afterwards `name` of every fold holds its state.
 
     `lanes` is how many there are, if that does not follow from what is folded; a row has `least`
-    elements or more.  `asks` is as that of `Loop`.  All rows of the axes `around` share the lanes.
+    elements or more, up to `most`.  `asks` is as that of `Loop`.  All rows of the axes `around`
+    share the lanes.
     """
 
     axis: str
@@ -220,6 +221,7 @@ class LaneLoop:
     body: list[Statement]
     lanes: int = 0
     least: int = 0
+    most: int = LONGEST
     asks: frozenset[int] = frozenset()
     around: tuple[str, ...] = ()
 

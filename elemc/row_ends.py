@@ -11,6 +11,7 @@ from typing import Any
 
 from .cost import calls
 from .dtypes import ctype
+from .jamming import WITH_NAN
 from .nest import (
     LANE_BYTES,
     LANES,
@@ -29,7 +30,7 @@ from .nest import (
     values_of,
 )
 from .picking import Picking, is_store
-from .values import SELECT, VECTOR, Load, Op, Value, walk
+from .values import LINED, SELECT, VECTOR, Load, Op, Value, walk
 
 INTERLEAVED = ("2", "3", "4", "8")  # lengths of rows that gcc reads as columns
 
@@ -91,6 +92,23 @@ class RowEnds(Picking):
         view["others"], view["rest"] = each(others), each(item.body)
         self.after_lanes = around
         return view
+
+    def looks(self, item: LaneLoop, count: int, views: Sequence[dict[str, Any]]) -> list[str]:
+        """Statements that merge `count` lanes of extrema of floats, searched for NaN only once.
+
+        That is sooner done than to do so at every merge, and worth a function in short rows.
+        """
+        found = []
+        for fold, view in zip(item.folds, views, strict=True):
+            merge, suffix = fold.merge, ctype(fold.dtype).suffix
+            if item.most < LINED and isinstance(merge, Op) and merge.op in WITH_NAN and (
+                    suffix in ("f32", "f64") and count * fold.dtype.itemsize % LANE_BYTES == 0
+                    and not any(f.top for f in item.folds)):
+                function, lane = f"{merge.op.name}_of_lanes_{suffix}", f"{fold.name}_lane"
+                self.helpers[function] = None
+                view["merge_lanes"] = ""
+                found.append(f"{lane}[0] = {function}({lane}, {self.lanes_of(count)})")
+        return found
 
     def left(self, length: str, lanes: str, least: int = 0) -> str:
         """How many elements of a row fill no lanes, but 0 if they are at most `least`, in C."""
