@@ -203,16 +203,17 @@ class RowEnds(Picking):
         """
         [view] = self.body([item])
         if isinstance(item, Assign):
-            lane = item.target.name.endswith("_lane")  # of a fold, which has a name in either turn
-            name = item.target.name.removesuffix("_lane") if lane else self.turn + item.target.name
-            kind = self.type(item.target.dtype)
+            name, kind = item.target.name, self.type(item.target.dtype)
         elif isinstance(item, Write):
             operand = self.kernel.operands[item.operand]
-            name, kind = self.turn + operand.name, ctype(operand.dtype).storage
+            name, kind = operand.name, ctype(operand.dtype).storage
         else:
             return [view]
-        let = {"kind": "let", "type": kind, "name": f"{name}_next", "value": view["value"]}
-        return [let, {**view, "value": f"{folded} ? {view['target']} : {name}_next"}]
+        own = name.removesuffix("_lane") if isinstance(item, Assign) else name
+        # lanes of a fold have another name in the other turn
+        name = f"{own}_next{2 if self.turn and own == name else ''}"
+        let = {"kind": "let", "type": kind, "name": name, "value": view["value"]}
+        return [let, {**view, "value": f"{folded} ? {view['target']} : {name}"}]
 
 
 def in_lanes(statement: Statement, names: Collection[str]) -> bool:
