@@ -177,7 +177,8 @@ class Keeping(Folding):
         they cost: a root, or a quotient of doubles, is worth it in rows that are not short, too.
         """
         below = [v for v in walk([value], is_fold) if v.axes == value.axes]
-        several = passes and len({v.operand for v in below if isinstance(v, Load)}) > 1
+        several = (passes or self.spec.between(row)[0] > BLOCK) and len(
+            {v.operand for v in below if isinstance(v, Load)}) > 1
         time = sum(WAITS.get(v.op.name, 0) * v.dtype.itemsize for v in below if isinstance(v, Op))
         slow = time >= WAITED and (passes or self.spec.between(row)[0] >= LINED)
         return several or slow or cost(below) >= HEAVY or self.lies_across(below, row)
