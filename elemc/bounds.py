@@ -117,13 +117,13 @@ class _Marks:
     def of_long_row(self, operand: int, axis: str) -> list[int]:
         """The marks of a row of one long extent.
 
-        Rows that are written are worth more if they have `LINED` elements, and lanes of extrema of
-        floats are merged sooner if they have less; rows that are divided are worth more if
+        Rows that are written are worth more if they have `LINED` elements, rows that are divided if
         they have as many as `LEAST`, rows of several folds if they have `JAMMED`, rows that come
-        from memory if they have `ASKED`, others that several loops read, if the first cache has
-        them, and those that are folded side by side if they have `FORESEEN` bytes.  Rows of extrema
-        that are folded together have as many lanes as elements, of 16, 32 and 64.  Of lines that
-        maps read across, threads share the elements if there are less than `LINED`.
+        from memory if they have `ASKED`, extrema of floats if they have less, others that several
+        loops read, if the first cache has them, and those that are folded side by side if they have
+        `FORESEEN` bytes.  Rows of extrema that are folded together have as many lanes as elements,
+        of 16, 32 and 64.  Of lines that maps read across, threads share the elements if there are
+        less than `LINED`.
         """
         far, along = self.spec.far, [v for v in self.folds if axis in v.over]
         size = self.spec.operands[operand].dtype.itemsize
@@ -136,7 +136,7 @@ class _Marks:
         if far and self.folded and not along:
             marks += [FORESEEN // size, NARROW]
         if any(f.program.exact and f.dtype.kind == "f" for f in along):
-            marks.append(LINED - 1)
+            marks.append(ASKED - 1)
         if any(f.program.exact and len(f.over) > 1 for f in along):
             marks += [2 * SHORT - 1, 4 * SHORT - 1]
         several = len(along) + (axis in self.written) > 1

@@ -30,7 +30,7 @@ from .nest import (
     values_of,
 )
 from .picking import Picking, is_store
-from .values import LINED, SELECT, VECTOR, Load, Op, Value, walk
+from .values import ASKED, SELECT, VECTOR, Load, Op, Value, walk
 
 INTERLEAVED = ("2", "3", "4", "8")  # lengths of rows that gcc reads as columns
 
@@ -101,7 +101,7 @@ class RowEnds(Picking):
         found = []
         for fold, view in zip(item.folds, views, strict=True):
             merge, suffix = fold.merge, ctype(fold.dtype).suffix
-            if item.most < LINED and isinstance(merge, Op) and merge.op in WITH_NAN and (
+            if item.most < ASKED and isinstance(merge, Op) and merge.op in WITH_NAN and (
                     suffix in ("f32", "f64") and count * fold.dtype.itemsize % LANE_BYTES == 0
                     and not any(f.top for f in item.folds)):
                 function, lane = f"{merge.op.name}_of_lanes_{suffix}", f"{fold.name}_lane"
