@@ -96,14 +96,16 @@ class RowEnds(Picking):
     def looks(self, item: LaneLoop, count: int, views: Sequence[dict[str, Any]]) -> list[str]:
         """Statements that merge `count` lanes of extrema of floats, searched for NaN only once.
 
-        That is sooner done than to do so at every merge, and worth a function in short rows.
+        That is sooner done than to do so at every merge, and worth a function in short rows; lanes
+        that several rows share are merged seldom, and in memory.
         """
-        found = []
+        found: list[str] = []
+        if item.most >= ASKED or item.around or any(f.top for f in item.folds):
+            return found
         for fold, view in zip(item.folds, views, strict=True):
             merge, suffix = fold.merge, ctype(fold.dtype).suffix
-            if item.most < ASKED and isinstance(merge, Op) and merge.op in WITH_NAN and (
-                    suffix in ("f32", "f64") and count * fold.dtype.itemsize % LANE_BYTES == 0
-                    and not any(f.top for f in item.folds)):
+            whole = suffix in ("f32", "f64") and count * fold.dtype.itemsize % LANE_BYTES == 0
+            if whole and isinstance(merge, Op) and merge.op in WITH_NAN:
                 function, lane = f"{merge.op.name}_of_lanes_{suffix}", f"{fold.name}_lane"
                 self.helpers[function] = None
                 view["merge_lanes"] = ""
