@@ -234,7 +234,8 @@ MACROS = {
     "TO_LINE": f'''\
 #define TO_LINE(to, size, n) /* elements until a line begins, if the row is not short */ \\
   ((n) < {LINED} ? (n) : (-(int64_t)(to) & 63) / (size))''',
-    "PAST_LINE": "#define PAST_LINE(to) ((int64_t)(to) & 63) /* bytes behind its first one */",
+    "WHOLE_LINES": "#define WHOLE_LINES(to, size, n) ((n) - ((int64_t)(to) & 63) / (size) % (n)) "
+                   "/* n elements, or until a line ends */",
     "STREAM": """\
 typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the latest line */
 extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), """

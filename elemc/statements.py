@@ -311,7 +311,8 @@ class Statements(FoldLoops):
     def lines(self, item: Loop, k: int) -> dict[str, Any]:
         """What is written a block at a time in a loop over axis number `k`."""
         self.macros |= {"LINE", "STREAM"}
-        found, before = [], self.instead
+        found: list[dict[str, Any]] = []
+        before = self.instead
         lengths: dict[str, None] = {}  # of rows
         for write in {w.operand: w for w in item.lines}.values():
             operand = self.kernel.operands[write.operand]
@@ -332,14 +333,16 @@ class Statements(FoldLoops):
         self.instead = before
         tiled = item.axis in self.within  # rows are short, and what lies ahead is of another tile
         view: dict[str, Any] = {
-            "kind": "stream", "lines": found, "end": f"e{k}", "most": "LINE", "past": "",
-            "fetch": [], "again": [], "all": self.extent(item.axis)}
+            "kind": "stream", "lines": found, "end": f"e{k}", "fetch": [], "again": [],
+            "all": self.extent(item.axis), "most": "LINE"}
         if lengths:
             longest = reduce(lambda a, b: f"({a} > {b} ? {a} : {b})", lengths)
-            return {**view, "most": f"LINE / {longest}"}
-        self.macros.add("PAST_LINE")  # the next block begins where a line does
-        view["past"] = f" - PAST_LINE({found[0]['to']}) / {found[0]['size']}"
-        return view if tiled else view | self.by_blocks(item, f"b{k}")
+            most = f"LINE / {longest}"
+            return view | {"most": most, "block": most}
+        self.macros.add("WHOLE_LINES")  # of the widest output: the next block begins with a line
+        view |= {} if tiled else self.by_blocks(item, f"b{k}")
+        widest = max(found, key=lambda line: line["size"])
+        return view | {"block": f"WHOLE_LINES({widest['to']}, {widest['size']}, {view['most']})"}
 
     def place_in_block(self, write: Write, axis: str) -> str:
         """The element of a block of what is written along an axis, or of rows along it."""

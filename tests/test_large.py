@@ -492,6 +492,29 @@ def test_what_lies_apart_among_others_is_asked_for(large, dtype, step):
     np.testing.assert_array_equal(f(x, apart), x * apart + 1)
     text = f.dump(x, apart)
     assert ("FETCH_LINE(FETCH_APART, y_p + b0 * y_s0, LINE / 2" in text) == (step in (2, 3, 4))
-    assert ("b0 + LINE / 2" in text) == (step in (-3, -2, 2, 3, 4))
+    assert (", LINE / 2);" in text) == (step in (-3, -2, 2, 3, 4))
     both = f.dump(apart, apart[:])
-    assert "FETCH_APART" not in both and ("b0 + LINE / 2" in both) == (step in (-3, -2, 2, 3, 4))
+    assert "FETCH_APART" not in both and (", LINE / 2);" in both) == (step in (-3, -2, 2, 3, 4))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_blocks_of_narrow_outputs_beside_wide_ones(large, threads):
+    """A block has elements of the widest output; the narrowest has more of them in a line."""
+    x, m = values(6000, "float64")[::2], values(3000, "float64")
+    table, rows = values((40, 600), "float64"), values((2, 600), "float64")
+    f = ec.compile(lambda x, m: (x != m, (x + m).astype("c16"), (x * m).astype("c8")))
+    g = ec.compile(lambda x, m, g: (x > m, (x * g).astype("c16"), (x * g + m).sum(axis=1)))
+    before = ec.get_num_threads()
+    ec.set_num_threads(threads)
+    try:
+        for start in range(0, 64, 5):
+            memory = np.zeros(3100, bool)
+            out = memory[start:start + 3000]
+            f(x, m, out=(out, np.empty(3000, "c16"), np.empty(3000, "c8")))
+            assert np.array_equal(out, x != m)
+            assert not memory[:start].any() and not memory[start + 3000:].any()
+            flags = np.zeros(24_100, bool)[start:start + 24_000].reshape(40, 600)
+            g(table, *rows, out=(flags, np.empty((40, 600), "c16"), np.empty(40)))
+            assert np.array_equal(flags, table > rows[0])
+    finally:
+        ec.set_num_threads(before)

@@ -10,7 +10,7 @@
  */
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
-#define PAST_LINE(to) ((int64_t)(to) & 63) /* bytes behind its first one */
+#define WHOLE_LINES(to, size, n) ((n) - ((int64_t)(to) & 63) / (size) % (n)) /* n elements, or until a line ends */
 typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the latest line */
 extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), elemc_end_stream(elemc_rest *rest);
 #define IN_TURNS(from) ((from) + 32768 - ((int64_t)(from) & 32767) /* 32 KiB on, of 8 pages */ \
@@ -32,7 +32,7 @@ int kernel_broadcast_streamed(int64_t phase, int64_t begin, int64_t end, char *c
   elemc_rest z_rest = {0}; double z_line[LINE]; /* goes past the caches, in blocks */
   for (int64_t i0 = begin; i0 < end; i0++) {
     for (int64_t b1 = 0, e1; b1 < n1; b1 = e1) {
-      e1 = n1 - b1 <= LINE ? n1 : b1 + LINE - PAST_LINE(z_p + i0 * z_s0 + b1 * z_s1) / 8;
+      e1 = n1 - b1 <= LINE ? n1 : b1 + WHOLE_LINES(z_p + i0 * z_s0 + b1 * z_s1, 8, LINE);
       FETCH_LINE(FETCH_AHEAD, x_p + i0 * x_s0 + b1 * x_s1, LINE * 8);
       INDEPENDENT for (int64_t i1 = b1; i1 < e1; i1++)
         z_line[i1 - b1] = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) * AT(const double, y_p, i1 * y_s1) + 1.0;

@@ -11,7 +11,7 @@ typedef __UINT8_TYPE__ uint8_t;
 typedef __INT64_TYPE__ int64_t;
 typedef uint8_t bool_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
-#define PAST_LINE(to) ((int64_t)(to) & 63) /* bytes behind its first one */
+#define WHOLE_LINES(to, size, n) ((n) - ((int64_t)(to) & 63) / (size) % (n)) /* n elements, or until a line ends */
 typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the latest line */
 extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), elemc_end_stream(elemc_rest *rest);
 #define FETCH_ROW(from) __builtin_prefetch(from, 0, 2) /* to the second cache */
@@ -105,7 +105,7 @@ int kernel_softmax_streamed(int64_t phase, int64_t begin, int64_t end, char *con
     const double t0 = 1 / sum1;
     const bool_t t1 = sum0 + odd_divisor_f64(sum1) == 0.0;
     for (int64_t b1 = 0, e1; b1 < n1; b1 = e1) {
-      e1 = n1 - b1 <= LINE ? n1 : b1 + LINE - PAST_LINE(z_p + i0 * z_s0 + b1 * z_s1) / 8;
+      e1 = n1 - b1 <= LINE ? n1 : b1 + WHOLE_LINES(z_p + i0 * z_s0 + b1 * z_s1, 8, LINE);
       INDEPENDENT for (int64_t i1 = b1; i1 < e1; i1++)
         z_line[i1 - b1] = t1 ? divide_by_f64(buffer0[i1], sum1, t0) : buffer0[i1] / sum1;
       elemc_stream(&z_rest, z_p + i0 * z_s0 + b1 * z_s1, z_line, (e1 - b1) * 8);
