@@ -271,12 +271,12 @@ class FoldLoops(Fetches):
         self.macros |= {"RUN", unroll}
         self.running = {f.name for f in item.folds}
         [loop], [lane] = self.body(item.body), item.body
-        by_two = [] if loop["full"] else self.by_two(item, lane)
+        both = [] if loop["full"] else self.two_rows(item, lane)
         self.running = set()
         return {**loop, "unroll": unroll, "fetch": self.fetch_rows(item, lane, "k * RUN"),
-                **({"body": by_two, "step": 2} if by_two else {"step": 1})}
+                **({"body": both, "step": 2} if both else {"step": 1})}
 
-    def by_two(self, item: Blocks, lane: Statement) -> list[dict[str, Any]]:
+    def two_rows(self, item: Blocks, lane: Statement) -> list[dict[str, Any]]:
         """What folds two rows at once, if one comparison finds a NaN in either; else nothing."""
         assert isinstance(lane, Loop)
         folds = by_two(lane.body)
