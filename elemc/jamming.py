@@ -2,7 +2,8 @@
 
 The folds of a row are chains of additions, and often end with a root and a quotient, for which a
 processor has nothing else to do: it runs ahead by some hundred instructions, which is less than a
-row.  Of two rows, one computes while the other waits.
+row.  Of two rows, one computes while the other waits.  Of two rows of extrema of columns, one
+comparison finds a NaN in either.
 """
 
 from __future__ import annotations
