@@ -37,7 +37,7 @@ from .schedule import schedule
 from .simplify import simplify
 from .specialize import Signature, specialize
 from .threads import cpus
-from .values import Fold, Load, Op, Specialized, roots_of, walk
+from .values import SELECT, Fold, Load, Op, Specialized, roots_of, walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +172,10 @@ def flags_of(spec: Specialized, contract: bool,
     wants = ["uncontracted"] if is_complex and not contract else []
     narrow = any(d.kind in "iu" and d.itemsize <= 2 for d in made)  # gcc 12 fails at some masks
     wants += ["folds"] if any(isinstance(v, Fold) for v in values) and not narrow else []
-    if any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values):
+    gathered = any(operand.layout.step in (0, -2, -4) for operand in spec.operands) and not any(
+        isinstance(v, Fold) for v in values)
+    if any(isinstance(v, Op) and (v.op.cost >= HEAVY or gathered and v.op is SELECT)
+           for v in values):
         wants.append("full vectors")
     elif not any(divides(v) and len(v.axes) == whole for v in values):
         wants.append("unrolled")  # no loop waits for divisions

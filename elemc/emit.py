@@ -10,23 +10,27 @@ import numpy as np
 
 from . import ops
 from .dtypes import ctype
-from .expressions import STEPS, terms_along
+from .expressions import STEPS, Use, terms_along
 from .fetching import AHEAD
 from .fold_loops import STRIP_BYTES
 from .mathlib import LIBRARIES
 from .nest import (
+    LANE_BYTES,
     PACK,
     ROWS,
     TREE,
     Kernel,
+    LaneLoop,
     Loop,
     Phase,
+    Write,
     statements,
+    values_of,
 )
 from .records import dataclass
 from .statements import Statements
 from .templating import environment
-from .values import BLOCK, LINED
+from .values import BLOCK, LINED, VECTOR, Load, walk
 from .work import work_of
 
 COLUMNS = 512  # the least that a thread folds, of many: shorter pieces of rows are read slowly
@@ -179,6 +183,34 @@ class _Emitter(Statements):
             lines.append(f"{operand.role} {use.base}[{at}]: {operand.dtype}{how}{storage}")
         return lines
 
+    def stated_stride(self, use: Use, key: str | int) -> int | None:
+        """The distance in bytes along a loop axis, or a dimension, if gcc is better off with it."""
+        stride = self.known_stride(use.operand, use.access, key)
+        size = self.kernel.operands[use.operand].dtype.itemsize
+        step = (stride or 0) // size
+        if key in self.laned and abs(step) != 1:
+            return None  # it would want to read on behind the last lane, and cannot
+        if step == -1 and isinstance(key, str) and size > self.narrowest(key):
+            return None  # it turns round vectors of the narrowest elements alone
+        if step not in STEPS and key not in self.packs:
+            return None  # it would give up
+        return stride
+
+    def narrowest(self, axis: str) -> int:
+        """The size of the smallest elements in loops over an axis, if they are long."""
+        known = self.length(self.extent_of(axis))
+        if known and int(known) <= VECTOR:
+            return LANE_BYTES
+        lines = [s for p in self.kernel.phases for s in statements(p.body)]
+        values = walk(v for s in lines for v in values_of(s))
+        stored = [self.kernel.operands[s.operand].dtype for s in lines
+                  if isinstance(s, Write) and any(axis in at.axes for at in s.access)]
+        stored += [f.dtype for s in lines if isinstance(s, LaneLoop) and s.axis == axis
+                   for f in s.folds]
+        return min(d.itemsize for d in (*stored, *(
+            v.dtype for v in values
+            if axis in v.axes and (isinstance(v, Load) or v.dtype != bool))))
+
     def pointers(self) -> tuple[tuple[Pointer, ...], list[dict[str, Any]]]:
         """How the operands are bound, and the lines that declare them."""
         bound, views = [], []
@@ -191,12 +223,7 @@ class _Emitter(Statements):
             lines, strides = [], []
             for key, name in use.strides.items():
                 terms = terms_along(use.access, key)
-                stride = self.known_stride(use.operand, use.access, key)
-                if key in self.laned and abs(stride or 0) != operand.dtype.itemsize:
-                    stride = None  # gcc would want to read on behind the last lane, and cannot
-                steps = abs(stride or 0) // operand.dtype.itemsize
-                if steps not in STEPS and key not in self.packs:
-                    stride = None  # gcc would give up
+                stride = self.stated_stride(use, key)
                 if stride is not None:
                     lines.append((name, str(stride)))
                 else:

@@ -44,7 +44,7 @@ from .values import (
     walk,
 )
 
-STEPS = (0, 1, 2, 3, 4, 8, 16)  # elements between neighbours of which gcc makes vectors
+STEPS = (-3, -1, 0, 1, 2, 3, 4, 8, 16)  # elements between neighbours of which gcc makes vectors
 PRIMARY = 16
 CAST = 14
 
@@ -103,6 +103,7 @@ class Expressions:
         self.lanes: dict[str, int] = {}  # how many lanes folds have, by their names in C
         self.turn = ""  # what names begin with in the second of two turns
         self.lane = ""  # that of the lanes that are being folded
+        self.over = ""  # that of a loop of calls whose vectors read on behind their last elements
         self.calls = calls(walk(v for p in kernel.phases for s in statements(p.body)
                                 for v in values_of(s)))
 
@@ -180,14 +181,15 @@ class Expressions:
         """The distance in bytes for this loop alone, if it is another than for all; else 0.
 
         In lanes gcc would want to read on behind the last one, and cannot; in other loops over the
-        same axis it makes vectors of some steps, which where functions are called takes longer than
-        to gather.
+        same axis it makes vectors of some steps, if where functions are called the loop goes `over`
+        its last vector.
         """
         by, size = self.finer.get(axis, 0), self.kernel.operands[use.operand].dtype.itemsize
-        if not by and (self.calls or axis not in self.laned or axis == self.lane):
+        if not by and axis != self.over and (
+                self.calls or axis not in self.laned or axis == self.lane):
             return 0
         known = self.known_stride(use.operand, use.access, axis) or 0
-        return known // by if by else known if 1 < abs(known) // size in STEPS else 0
+        return known // by if by else known if abs(known) > size and known // size in STEPS else 0
 
     def known_stride(self, operand: int, access: Access, axis: str | int) -> int | None:
         """The distance in bytes along a loop axis, or a dimension, if it is known."""

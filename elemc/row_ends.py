@@ -12,6 +12,7 @@ from typing import Any
 from .cost import calls
 from .dtypes import ctype
 from .jamming import WITH_NAN
+from .layout import STEP
 from .nest import (
     LANE_BYTES,
     LANES,
@@ -125,25 +126,24 @@ class RowEnds(Picking):
         It is computed with the LANES elements at the end, most of which are there already.
         """
         known = self.length(self.extent_of(item.axis))
-        plain = item.independent and not item.reverse and all(
-            isinstance(s, Let) or is_store(s, item.axis) for s in item.body)
         values = walk(v for s in item.body for v in values_of(s))
         count = LANE_BYTES // max([4, *(v.dtype.itemsize for v in values)])
         chooses = any(isinstance(v, Op) and v.op is SELECT for v in values)
         length = turns(start, stop)
-        if not plain or len(self.digit) == 1:
-            return {}  # of one axis there is one end
+        over, self.over = item.axis == self.over, ""  # then one element is left to the loop
+        if not self.plain(item):
+            return {}
         if chooses and not calls(values):
             found = self.end_of_choice(item, values, length, stop)
             if found is not None:
                 return found
-        while known and int(known) < count > 4:
+        while known and int(known) - over < count > 4:
             count //= 2
         # of single elements, of which gcc leaves up to 7, or 3 of wide ones, branches choose
         chooses = chooses and item.kind != "lane" and count >= VECTOR + (not known)
         if not (chooses or calls(values)):
             return {}
-        if known and (int(known) < count or int(known) % count == 0):
+        if known and (int(known) < count or (int(known) - over) % count == 0):
             return {}
         lanes = self.lanes_of(count)
         self.macros.add("UNROLL")
@@ -153,13 +153,30 @@ class RowEnds(Picking):
             isinstance(s, Write) for s in item.body)
         # in strips, what is stored twice has to reach the cache before it is read again, every row
         turn, least = ("k", count // 4) if item.kind == "lane" else ("l", 0)
-        left = self.left(length, lanes, least)
+        left = self.left(f"{length} - 1" if over else length, lanes, least)
+        more = ">=" if over else ">"
         # `full` is computed before the loop: gcc takes a choice in its condition for control flow
         return {"full": f"{stop} - ({length} < {lanes} ? 0 : {left})",
-                "left": f"{length} > {lanes} && {left}", "first": f"{stop} - {lanes}",
+                "left": f"{length} {more} {lanes} && {left}", "first": f"{stop} - {lanes}",
                 "lanes": lanes, "last": self.body(item.body) if again else [
                     part for s in item.body
                     for part in self.left_out(s, f"{turn} < {lanes} - {left}")]}
+
+    def plain(self, item: Loop) -> bool:
+        """Whether a loop may compute elements twice, and there are several ends: of rows."""
+        return len(self.digit) > 1 and item.independent and not item.reverse and all(
+            isinstance(s, Let) or is_store(s, item.axis) for s in item.body)
+
+    def steps(self, item: Loop) -> set[int]:
+        """How many elements lie from one to the next, where single elements take long."""
+        values = walk(v for s in item.body for v in values_of(s))
+        known = self.length(self.extent_of(item.axis))
+        plain = item.kind in ("serial", "lane") and not item.lines and self.plain(item)
+        slow = calls(values) or any(isinstance(v, Op) and v.op is SELECT for v in values)
+        if not plain or not slow or known and int(known) <= VECTOR:
+            return set()
+        found = {self.step(v, item.axis) for v in values if isinstance(v, Load)}
+        return {step for step in found if 1 < abs(step) <= STEP}
 
     def end_of_choice(self, item: Loop, values: Sequence[Value], length: str, stop: str
                       ) -> dict[str, Any] | None:

@@ -198,6 +198,9 @@ class Statements(FoldLoops):
         if item.ahead and item.kind != "lane":
             view["fetch"] = self.fetches(item, start, 2)
             view["length"] = stop
+        if steps := self.steps(item):
+            self.laned.add(item.axis)
+            self.over = item.axis if max(steps) > 0 else ""
         view["body"] = self.body(item.body)
         self.strip = around
         self.unsure.discard(item.axis)

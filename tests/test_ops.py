@@ -206,6 +206,17 @@ def test_integer_to_a_negative_power_is_an_error():
     assert_same_bits(f(np.array([2, 3]), np.array([3, 2])), np.array([8, 9]))
 
 
+@pytest.mark.optimized
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
+def test_powers_of_integers_wrap(dtype):
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(0, 128, (2, 40, 67)).astype(dtype)
+    a = a - 64 if dtype[0] == "i" else a
+    powers = ec.compile(lambda a, b: a ** b)
+    for x, y in [(a, b), (a[:, ::-1], b), (a.T, b.T), (a[:, ::2], b[:, ::-2]), (a, b % 5)]:
+        assert_same_bits(powers(x, y), np.power(x, y))
+
+
 def test_python_numbers_are_weak():
     x = ec.array("x", 1, "float32")
     values = np.array([1.5, -2], np.float32)

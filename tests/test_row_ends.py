@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import elemc as ec
+from elemc import build
 
 from .helpers import assert_same_bits
 
@@ -160,6 +161,51 @@ def test_steps_are_known_beside_lanes():
     assert "AT(const double, x_p, i0 * 16) - " in text
     assert "x_s0 = s[0]" in text and "i0 * 16" not in softmax.dump(x)
     np.testing.assert_allclose(centred(x), x - x.mean(), atol=1e-15)
+
+
+APART = [2, 3, 4, 5, -1, -2, -3, -4]
+
+
+def few_apart(x, step):
+    """The elements of `x` in another array, of which they lie `step` apart."""
+    near = np.full((len(x), x.shape[1] * abs(step)), -1, x.dtype)
+    there = near[:, ::step]
+    there[:] = x
+    return there
+
+
+@pytest.mark.parametrize("dtype, other", [
+    ("f4", "f4"), ("f8", "f8"), ("f8", "f4"), ("f4", "u1"), ("i2", "f8")])
+@pytest.mark.parametrize("step", APART)
+def test_calls_and_choices_of_what_lies_apart(step, dtype, other):
+    for function in (
+        lambda x, y: np.exp(-np.abs(x)) + y,
+        lambda x, y: np.where(x > y, x, y * x),
+        lambda x, y: np.where(x > y, 1.5, -1) * np.tanh(x),
+        lambda x, y: (x > y).any(axis=1),
+        lambda x, y: np.log1p(np.abs(x)) - (x * y).sum(axis=1, keepdims=True),
+    ):
+        f = ec.compile(function)
+        for length in (3, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 40, 64, 65, 100):
+            x, y = (RNG.normal(size=(5, length)) * 3).astype(dtype), normal(length, dtype="f8")
+            y = np.abs(y * 3).astype(other)
+            want = f(x, y)
+            assert_same_bits(f(few_apart(x, step), y), want)
+            assert_same_bits(f(few_apart(x, step).T.copy(order="F").T, y), want)
+            if want.ndim == 2:
+                np.testing.assert_array_equal(f(few_apart(x, step), y, out=want * 0), want)
+
+
+@pytest.mark.parametrize("step", APART)
+@pytest.mark.parametrize("function", [
+    np.exp, lambda x: np.where(x > 0.5, x, -x), lambda x: np.where(x > 0.5, 1.5, -1)])
+def test_what_lies_apart_is_computed_in_vectors(function, step):
+    if build.toolchain().family != "gcc":
+        pytest.skip("what gcc makes vectors of")
+    for dtype, length in (("f4", 40), ("f8", 100)):
+        x = few_apart(normal(4, length, dtype=dtype), step)
+        text = ec.compile(lambda x: function(x)).dump(x, stage="vectorization")
+        assert "scalar" not in text, text
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mprotect")
