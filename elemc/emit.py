@@ -216,7 +216,6 @@ class _Emitter(Statements):
         bound, views = [], []
         number = 0
         for use in self.uses.values():
-            operand = self.kernel.operands[use.operand]
             starts = tuple(
                 (d, c, e) for d, at in enumerate(use.access) if at.divisor == 1
                 for c, e in ((at.const, None), *at.starts) if c)
