@@ -6,7 +6,7 @@ keep what was stored.  So no element of a row of 31 takes a call of a function f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from .cost import calls
@@ -127,7 +127,7 @@ class RowEnds(Picking):
         """
         known = self.length(self.extent_of(item.axis))
         values = walk(v for s in item.body for v in values_of(s))
-        count = LANE_BYTES // max([4, *(v.dtype.itemsize for v in values)])
+        count = lanes_in_vector(values)
         chooses = any(isinstance(v, Op) and v.op is SELECT for v in values)
         length = turns(start, stop)
         over, self.over = item.axis == self.over, ""  # then one element is left to the loop
@@ -233,6 +233,11 @@ class RowEnds(Picking):
         name = f"{own}_next{2 if self.turn and own == name else ''}"
         let = {"kind": "let", "type": kind, "name": name, "value": view["value"]}
         return [let, {**view, "value": f"{folded} ? {view['target']} : {name}"}]
+
+
+def lanes_in_vector(values: Iterable[Value]) -> int:
+    """How many elements of a row a vector holds, of the widest that its loop computes with."""
+    return LANE_BYTES // max([4, *(v.dtype.itemsize for v in values)])
 
 
 def in_lanes(statement: Statement, names: Collection[str]) -> bool:

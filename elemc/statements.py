@@ -35,7 +35,7 @@ from .nest import (
     statements,
     values_of,
 )
-from .row_ends import turns
+from .row_ends import lanes_in_vector, turns
 from .specialize import LINE_BYTES
 from .values import BLOCK, SHORT, Load, Op, walk
 
@@ -63,12 +63,13 @@ class Statements(FoldLoops):
         a register, or half without calls.
         """
         length = self.length(self.extent_of(item.axis))
-        if length != "8" or item.kind == "lane" and calls(
-                walk(v for s in item.body for v in values_of(s))):
+        values = walk(v for s in item.body for v in values_of(s))
+        if length and int(length) > SHORT and calls(values):  # the end of the row is not its own
+            length = str(int(length) - int(length) % lanes_in_vector(values))
+        if length != "8" or item.kind == "lane" and calls(values):
             return length in ROLLED
         loops = [s for phase in self.kernel.phases for s in statements(phase.body)
                  if isinstance(s, (Loop, LaneLoop, Blocks)) and s.axis == item.axis]
-        values = walk(v for s in item.body for v in values_of(s))
         places = [(v.operand, v.access) for v in (*values, *item.body)
                   if isinstance(v, (Load, Write))]
         sizes = {k: operand.dtype.itemsize for k, operand in enumerate(self.kernel.operands)}
