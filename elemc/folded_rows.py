@@ -42,6 +42,23 @@ def foreseen_late(folded: Sequence[Root], axis: str, strip: str | None, spec: Sp
                for v, of in loads)
 
 
+def singly(roots: Sequence[Root], bound: Sequence[str], spec: Specialized) -> bool:
+    """Whether gcc computes what is folded along a short row, the last that is bound, one by one.
+
+    It makes vectors along the axis around, if that is long and each of its turns folds one row
+    alone, but multiplies no more than it keeps; and of rows that fill one, if they are contiguous.
+    """
+    *_, around, axis = ("", *bound)
+    folds = [r for r in roots if axis in r.over]
+    steps = {abs(spec.operands[v.operand].layout.step) for r in folds
+             for v in walk(r.inputs()) if isinstance(v, Load) and axis in v.axes}
+    fills = spec.between(axis)[0] == VECTOR and (steps != {1} or len(folds) > 1)
+    if fills or not around or around.endswith("/"):
+        return False
+    product = folds[0].fold.program.name == "prod" and around in folds[0].over
+    return product or len(folds) > 1 or spec.between(around)[1] < LANES
+
+
 def least_shared(states: Iterable[np.dtype]) -> int:
     """Elements of rows that share lanes, at least; gcc keeps no shorter ones in registers."""
     return VECTOR if min(dtype.itemsize for dtype in states) >= 4 else LANES

@@ -9,7 +9,7 @@ import numpy as np
 
 from .cost import HEAVY, cost
 from .early import comes_first, decides, leave_early
-from .folded_rows import SHARED, foreseen_late, least_shared, rows_at_once, share_lanes
+from .folded_rows import SHARED, foreseen_late, least_shared, rows_at_once, share_lanes, singly
 from .leaves import Leaves, target_of
 from .nest import (
     CHOICES,
@@ -127,7 +127,7 @@ class Folding(Leaves):
         few = VECTOR < low == high < SHORT and self.few_lanes
         last = not any(next_axis(r, bound) for r in segment.roots)
         if VECTOR <= low == high < SHORT and last and (not few or any(counts.values())):
-            self.vectors(segment, axis, high, scope)
+            self.vectors(segment, bound, high, scope)
         folds = self.lane_folds(merged, short)
         lanes = VECTOR if few else sums[0] if sums else max(counts.values())
         loop = LaneLoop(axis, folds, [], lanes, low, high)
@@ -152,20 +152,20 @@ class Folding(Leaves):
         wide = max(d.itemsize for d in root.fold.program.state)
         return LANE_BYTES // narrow if 4 * narrow <= wide else 0
 
-    def vectors(self, segment: Segment, axis: str, length: int, scope: Scope) -> None:
-        """Choose between values in a loop of its own, where a row is too short for lanes.
+    def vectors(self, segment: Segment, bound: tuple[str, ...], length: int, scope: Scope) -> None:
+        """Choose, or call functions, in vectors before a loop that folds a row too short for lanes.
 
-        There it is vectors that choose; in the loop that folds them it would be branches.  If that
-        writes what waits in outputs, only these are chosen before.
+        There it would be branches.  If that writes what waits in outputs, only these come before.
         """
         def known(value: Value) -> bool:
             return scope.find(value) is not None
 
+        axis, alone = bound[-1], singly(segment.roots, bound, self.spec)
         inputs = [v for r in segment.roots if not isinstance(r.of, Scan) for v in r.inputs()]
         waiting = [v for v in walk(inputs, known) if v in self.kept]
-        chosen = [v for v in waiting or inputs if axis in v.axes and any(
-            isinstance(w, Op) and w.op.name in CHOICES for w in walk([v], known))]
-        scope.rows(list(dict.fromkeys(chosen)), axis, length)
+        scope.rows([*{v: None for v in waiting or inputs if axis in v.axes and any(
+            isinstance(w, Op) and (w.op.name in CHOICES or alone and w.op.cost >= HEAVY)
+            for w in walk([v], known))}], axis, length)
 
     def blocks(self, segment: Segment, merged: Sequence[Root], inner: tuple[str, ...],
                scope: Scope, strip: str | None) -> None:

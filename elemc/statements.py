@@ -15,6 +15,7 @@ from .cost import calls
 from .dtypes import ctype
 from .fold_loops import FoldLoops
 from .nest import (
+    CHOICES,
     PAD_BYTES,
     ROWS,
     TILE_BYTES,
@@ -66,7 +67,9 @@ class Statements(FoldLoops):
         values = walk(v for s in item.body for v in values_of(s))
         if length and int(length) > SHORT and calls(values):  # the end of the row is not its own
             length = str(int(length) - int(length) % lanes_in_vector(values))
-        if length != "8" or item.kind == "lane" and calls(values):
+        filled = item.independent and any(isinstance(s, Assign) for s in item.body) and not any(
+            isinstance(v, Op) and v.op.name in CHOICES for v in values)
+        if length != "8" or calls(values) and (item.kind == "lane" or filled):
             return length in ROLLED
         loops = [s for phase in self.kernel.phases for s in statements(phase.body)
                  if isinstance(s, (Loop, LaneLoop, Blocks)) and s.axis == item.axis]

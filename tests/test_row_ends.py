@@ -208,6 +208,26 @@ def test_what_lies_apart_is_computed_in_vectors(function, step):
         assert "scalar" not in text, text
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("shape, axis", [
+    ((40, 3, 7), None), ((40, 2, 9), None), ((40, 3, 7), 0), ((40, 2, 9), 0),
+    ((40, 3, 2, 8), (0, 3)), ((40, 3, 12), (0, 2)), ((40, 3, 15), (0, 2)), ((40, 2, 11), 2)])
+def test_functions_of_rows_of_a_few_elements(shape, axis, dtype):
+    """They are called of vectors, also where gcc would unroll the loop, or add one by one."""
+    x, g = normal(*shape[:-1], shape[-1] + 1, dtype=dtype)[..., :-1], normal(*shape[1:], dtype=dtype)
+    x = x.copy() if axis in (None, 0) else x  # whose rows of 3 times 7 are one
+
+    def function(x, g):
+        return np.exp(x) * g if axis is None else (np.exp(x) * g).sum(axis=axis)
+
+    f = ec.compile(function)
+    np.testing.assert_allclose(f(x, g), function(x, g), rtol=1e-5, atol=1e-5)
+    if build.toolchain().family == "gcc" and build.toolchain().simd:
+        text = f.dump(x, g, stage="vectorization")
+        loops = [line for line in text.splitlines() if "INDEPENDENT" in line or "UNROLL" in line]
+        assert loops and all("vectorized, " in line for line in loops), text
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="mprotect")
 @pytest.mark.parametrize("step", [2, 3, 4])
 def test_nothing_beyond_the_ends_is_read(step):
