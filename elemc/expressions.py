@@ -99,7 +99,7 @@ class Expressions:
         self.stored: Value | None = None  # what is being stored as a float16
         self.apart_of: dict[Load, str] = {}  # where a turn has picked elements, in C
         self.finer: dict[str, int] = {}  # how many turns go to one element of an axis
-        self.laned: set[str] = set()  # the axes of folds in lanes
+        self.laned: set[str] = set()  # the axes of folds in lanes, and of rows whose ends gather
         self.lanes: dict[str, int] = {}  # how many lanes folds have, by their names in C
         self.turn = ""  # what names begin with in the second of two turns
         self.lane = ""  # that of the lanes that are being folded

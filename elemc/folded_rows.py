@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from .cost import FORESEEN
+from .layout import STEP
 from .nest import FAR_RUN, LANE_BYTES, LANES, RUN, Assign, Blocks, Element, LaneLoop, Let
 from .roots import Root
 from .sharing import rows_of
@@ -45,18 +46,19 @@ def foreseen_late(folded: Sequence[Root], axis: str, strip: str | None, spec: Sp
 def singly(roots: Sequence[Root], bound: Sequence[str], spec: Specialized) -> bool:
     """Whether gcc computes what is folded along a short row, the last that is bound, one by one.
 
-    It makes vectors along the axis around, if that is long and each of its turns folds one row
-    alone, but multiplies no more than it keeps; and of rows that fill one, if they are contiguous.
+    It does not if a long loop goes around, of which each turn folds one row alone: it makes vectors
+    along that axis, but multiplies no more than it keeps.  Nor of rows that fill one vector, if
+    they are all that is folded there; of those few elements apart, nobody does better.
     """
     *_, around, axis = ("", *bound)
     folds = [r for r in roots if axis in r.over]
-    steps = {abs(spec.operands[v.operand].layout.step) for r in folds
-             for v in walk(r.inputs()) if isinstance(v, Load) and axis in v.axes}
-    fills = spec.between(axis)[0] == VECTOR and (steps != {1} or len(folds) > 1)
-    if fills or not around or around.endswith("/"):
+    fills = spec.between(axis)[0] == VECTOR
+    apart = any(1 < spec.operands[v.operand].layout.step <= STEP for r in folds
+                for v in walk(r.inputs()) if isinstance(v, Load) and axis in v.axes)
+    if not around or around.endswith("/") or fills and apart:
         return False
     product = folds[0].fold.program.name == "prod" and around in folds[0].over
-    return product or len(folds) > 1 or spec.between(around)[1] < LANES
+    return product or spec.between(around)[1] < LANES or len(folds) > 1 and not fills
 
 
 def least_shared(states: Iterable[np.dtype]) -> int:

@@ -163,9 +163,9 @@ class Folding(Leaves):
         axis, alone = bound[-1], singly(segment.roots, bound, self.spec)
         inputs = [v for r in segment.roots if not isinstance(r.of, Scan) for v in r.inputs()]
         waiting = [v for v in walk(inputs, known) if v in self.kept]
-        scope.rows([*{v: None for v in waiting or inputs if axis in v.axes and any(
+        scope.rows([*dict.fromkeys(v for v in waiting or inputs if axis in v.axes and any(
             isinstance(w, Op) and (w.op.name in CHOICES or alone and w.op.cost >= HEAVY)
-            for w in walk([v], known))}], axis, length)
+            for w in walk([v], known)))], axis, length)
 
     def blocks(self, segment: Segment, merged: Sequence[Root], inner: tuple[str, ...],
                scope: Scope, strip: str | None) -> None:

@@ -120,17 +120,17 @@ class RowEnds(Picking):
         self.macros.add("LEFT")
         return f"LEFT({length}, {lanes}, {least})"
 
-    def end_of_row(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
+    def end_of_row(self, item: Loop, start: str, stop: str, over: bool) -> dict[str, Any]:
         """What fills no lanes at the end of a row or strip, if it calls functions or chooses.
 
-        It is computed with the LANES elements at the end, most of which are there already.
+        It is computed with the LANES elements at the end, most of which are there already.  Where
+        vectors read `over` their last element, one is left for the loop that they are made of.
         """
         known = self.length(self.extent_of(item.axis))
         values = walk(v for s in item.body for v in values_of(s))
         count = lanes_in_vector(values)
         chooses = any(isinstance(v, Op) and v.op is SELECT for v in values)
         length = turns(start, stop)
-        over, self.over = item.axis == self.over, ""  # then one element is left to the loop
         if not self.plain(item):
             return {}
         if chooses and not calls(values):

@@ -59,7 +59,8 @@ class Statements(FoldLoops):
     def rolled(self, item: Loop) -> bool:
         """Whether a loop over a short row has to stay one, until gcc makes vectors of it.
 
-        Unrolled, most lengths give it none, but 8 do, unless a strip calls functions.  The loop
+        Unrolled, most lengths give it none, and so do the 16 elements of a longer one that are left
+        when its end has vectors of its own; but 8 do, unless a strip calls functions.  The loop
         over 8 neighbours gives a better one, if no other goes over the same row, and if they fill
         a register, or half without calls.
         """
@@ -202,10 +203,13 @@ class Statements(FoldLoops):
         if item.ahead and item.kind != "lane":
             view["fetch"] = self.fetches(item, start, 2)
             view["length"] = stop
-        if steps := self.steps(item):
+        steps = self.steps(item)
+        if steps:  # ends know none
             self.laned.add(item.axis)
-            self.over = item.axis if max(steps) > 0 else ""
+        over = max(steps, default=0) > 0
+        self.over = item.axis if over else ""
         view["body"] = self.body(item.body)
+        self.over = ""
         self.strip = around
         self.unsure.discard(item.axis)
         if item.lines:
@@ -213,9 +217,9 @@ class Statements(FoldLoops):
         if item.kind == "lane":
             begin, end = self.ends or ("0", f"w{k}")
             view |= {"kind": "lane", "index": item.axis in self.mentioned, "begin": begin}
-            view |= {"width": end} | self.end_of_row(item, begin, end)
+            view |= {"width": end} | self.end_of_row(item, begin, end, over)
         elif item.kind == "serial" and not item.lines:
-            view |= self.end_of_row(item, start, stop)
+            view |= self.end_of_row(item, start, stop, over)
         view |= self.pair(item, view, fetched) if item.jammed else {}
         if item.lined and not view["full"]:
             view |= self.to_line(item, view["start"], view["stop"])
