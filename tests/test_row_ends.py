@@ -175,23 +175,21 @@ def few_apart(x, step):
 
 
 @pytest.mark.parametrize("dtype, other", [
-    ("f4", "f4"), ("f8", "f8"), ("f8", "f4"), ("f4", "u1"), ("i2", "f8")])
+    ("f4", "f4"), ("f8", "f4"), ("f4", "u1"), ("i2", "f8")])
 @pytest.mark.parametrize("step", APART)
 def test_calls_and_choices_of_what_lies_apart(step, dtype, other):
     for function in (
-        lambda x, y: np.exp(-np.abs(x)) + y,
-        lambda x, y: np.where(x > y, x, y * x),
         lambda x, y: np.where(x > y, 1.5, -1) * np.tanh(x),
+        lambda x, y: np.where(x > y, x, y * x),
         lambda x, y: (x > y).any(axis=1),
         lambda x, y: np.log1p(np.abs(x)) - (x * y).sum(axis=1, keepdims=True),
     ):
         f = ec.compile(function)
-        for length in (3, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 40, 64, 65, 100):
+        for length in (7, 8, 9, 16, 17, 33, 64, 65):
             x, y = (RNG.normal(size=(5, length)) * 3).astype(dtype), normal(length, dtype="f8")
             y = np.abs(y * 3).astype(other)
             want = f(x, y)
             assert_same_bits(f(few_apart(x, step), y), want)
-            assert_same_bits(f(few_apart(x, step).T.copy(order="F").T, y), want)
             if want.ndim == 2:
                 np.testing.assert_array_equal(f(few_apart(x, step), y, out=want * 0), want)
 
