@@ -28,6 +28,7 @@ from .close import close
 from .cost import HEAVY
 from .emit import Bindings, Source, emit
 from .graph import Accumulate, Cast, Graph, Node
+from .layout import STEPS
 from .maps import Extents, extents_of
 from .nest import Kernel, Write, statements, values_of
 from .ops import SHORTCUT
@@ -172,8 +173,8 @@ def flags_of(spec: Specialized, contract: bool,
     wants = ["uncontracted"] if is_complex and not contract else []
     narrow = any(d.kind in "iu" and d.itemsize <= 2 for d in made)  # gcc 12 fails at some masks
     wants += ["folds"] if any(isinstance(v, Fold) for v in values) and not narrow else []
-    gathered = any(  # steps that gcc is not told, see `expressions.STEPS`
-        operand.layout.step in (0, -2, -4) for operand in spec.operands) and not any(
+    steps = {operand.layout.step for operand in spec.operands}
+    gathered = (0 in steps or not steps.issubset(STEPS)) and not any(
         isinstance(v, Fold) for v in values)
     if any(isinstance(v, Op) and (v.op.cost >= HEAVY or gathered and v.op is SELECT)
            for v in values):

@@ -10,9 +10,10 @@ import numpy as np
 
 from . import ops
 from .dtypes import ctype
-from .expressions import STEPS, Use, terms_along
+from .expressions import Use, terms_along
 from .fetching import AHEAD
 from .fold_loops import STRIP_BYTES
+from .layout import STEPS
 from .mathlib import LIBRARIES
 from .nest import (
     LANE_BYTES,

@@ -13,7 +13,7 @@ import numpy as np
 from . import ops
 from .cost import calls
 from .dtypes import ctype, literal
-from .layout import Operand
+from .layout import STEPS, Operand
 from .nest import (
     LANES,
     Blocks,
@@ -44,7 +44,6 @@ from .values import (
     walk,
 )
 
-STEPS = (-3, -1, 0, 1, 2, 3, 4, 8, 16)  # elements between neighbours of which gcc makes vectors
 PRIMARY = 16
 CAST = 14
 

@@ -129,7 +129,7 @@ class RowEnds(Picking):
         known = self.length(self.extent_of(item.axis))
         values = walk(v for s in item.body for v in values_of(s))
         count = lanes_in_vector(values)
-        chooses = any(isinstance(v, Op) and v.op is SELECT for v in values)
+        chooses = selects(values)
         length = turns(start, stop)
         if not self.plain(item):
             return {}
@@ -172,8 +172,7 @@ class RowEnds(Picking):
         values = walk(v for s in item.body for v in values_of(s))
         known = self.length(self.extent_of(item.axis))
         plain = item.kind in ("serial", "lane") and not item.lines and self.plain(item)
-        slow = calls(values) or any(isinstance(v, Op) and v.op is SELECT for v in values)
-        if not plain or not slow or known and int(known) <= VECTOR:
+        if not plain or not (calls(values) or selects(values)) or known and int(known) <= VECTOR:
             return set()
         found = {self.step(v, item.axis) for v in values if isinstance(v, Load)}
         return {step for step in found if 1 < abs(step) <= STEP}
@@ -238,6 +237,11 @@ class RowEnds(Picking):
 def lanes_in_vector(values: Iterable[Value]) -> int:
     """How many elements of a row a vector holds, of the widest that its loop computes with."""
     return LANE_BYTES // max([4, *(v.dtype.itemsize for v in values)])
+
+
+def selects(values: Iterable[Value]) -> bool:
+    """Whether one value is chosen of two."""
+    return any(isinstance(v, Op) and v.op is SELECT for v in values)
 
 
 def in_lanes(statement: Statement, names: Collection[str]) -> bool:
