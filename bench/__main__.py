@@ -7,87 +7,18 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import geometric_mean
-from typing import Any
+from typing import Any, TypeVar
+
+from .options import arguments
+
+Item = TypeVar("Item")
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS",
     "NUMBA_NUM_THREADS", "ELEMC_NUM_THREADS",
 )
-
-
-def size(text: str) -> int:
-    """Read 8, 100k or 8M."""
-    factor = {"k": 10**3, "M": 10**6}.get(text[-1:], 1)
-    number = int(text if factor == 1 else text[:-1]) * factor
-    if number < 1:
-        raise argparse.ArgumentTypeError("a size is at least 1")
-    return number
-
-
-def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench",
-        description="elemc beside NumPy and whichever other packages are installed, in one run.",
-    )
-    parser.add_argument("what", nargs="?", default="workloads",
-                        choices=["workloads", "overhead", "first", "functions", "survey"],
-                        help="workloads (default), the cost of calls and of starting, first "
-                        "calls beside others', the functions of the math library, or "
-                        "expressions against NumPy")
-    every = parser.add_argument_group("of every command")
-    every.add_argument("--rounds", type=int, default=15, help="default: %(default)s")
-    every.add_argument("--threads", type=int, default=1, help="default: %(default)s")
-    every.add_argument("--json", metavar="FILE", help="write all samples")
-    some = parser.add_argument_group(
-        "of workloads", "And --contestants and --workloads of first, --dtype of functions, "
-        "--dtype and --sizes of survey, the largest of --sizes of the sweep.")
-    some.add_argument("--workloads", metavar="A,B", help="default: all, see --list")
-    some.add_argument("--contestants", metavar="A,B",
-                      help="default: all that are installed; without --verdict, all but "
-                      "torch_compile")
-    some.add_argument("--sizes", default="8,100k,8M",
-                      help="elements (default: %(default)s); beyond 8M, such as 32M, only rows "
-                      "that memory bounds")
-    some.add_argument("--dtype", metavar="A,B",
-                      help="float32, float64 or both (default: float64, of functions both)")
-    some.add_argument("--calls", default="natural,given",
-                      help="how: natural (the result is dropped before the next call), kept (the "
-                      "last four results are kept), given (out=); default: %(default)s")
-    some.add_argument("--base", default="elemc", help="whose time is 1 (default: %(default)s)")
-    some.add_argument("--quick", action="store_true", help="5 rounds, no 8M")
-    some.add_argument("--verdict", action="store_true",
-                      help="of each row only the best peer, and whether elemc is ahead of it")
-    some.add_argument("--plot", metavar="FILE", help="draw the ratios")
-    some.add_argument("--list", action="store_true", help="list the workloads and stop")
-    cases = parser.add_argument_group("of the sweep")
-    cases.add_argument("--sweep", action="store_true",
-                       help="random cases against NumPy and plain C loops, instead of workloads")
-    cases.add_argument("--cases", type=int, default=200,
-                       help="how many the sweep has (default: %(default)s)")
-    cases.add_argument("--seed", type=int, default=0,
-                       help="what they are drawn from (default: %(default)s)")
-    cases.add_argument("--only", type=int, metavar="K",
-                       help="case K of the sweep alone, with both C sources")
-    options = parser.parse_args(argv)
-    try:
-        options.sizes = [size(text) for text in options.sizes.split(",")]
-    except ValueError:
-        parser.error(f"--sizes {options.sizes}: expected numbers as in 8,100k,8M")
-    if options.dtype is None:
-        options.dtype = "float64,float32" if options.what == "functions" else "float64"
-    for option, values in (("calls", ("natural", "kept", "given")),
-                           ("dtype", ("float32", "float64"))):
-        names = getattr(options, option).split(",")
-        if not set(names) <= set(values):
-            parser.error(f"--{option} {','.join(names)}: expected some of {', '.join(values)}")
-        setattr(options, option, names)
-    if options.quick:
-        options.rounds = 5
-        options.sizes = [n for n in options.sizes if n < 8 * 10**6]
-    return options
 
 
 def pin(threads: int) -> None:
@@ -239,15 +170,41 @@ def sweep(options: argparse.Namespace) -> int:
     if options.only is not None:
         numbers = [options.only]
         print(run.shown(case(options.seed, options.only, max(options.sizes))))
-    found = []
-    for outcome in run.outcomes(options.seed, numbers, max(options.sizes), options.rounds):
-        found.append(outcome)
-        if sys.stderr.isatty():
-            print(f"\r{len(found)} of {len(numbers)}", end="", file=sys.stderr, flush=True)
+    found = list(counted(run.outcomes(options.seed, numbers, max(options.sizes), options.rounds),
+                         len(numbers)))
     print("", *run.failures(found), *run.summary(found), sep="\n")
     write({"machine": about, "seed": options.seed, "cases": [o.document() for o in found]},
           options.json)
     return 1 if any({"natural", "given"} & o.wrong.keys() for o in found) else 0
+
+
+def layouts(options: argparse.Namespace) -> int:
+    """Run random expressions of all dtypes and layouts; 1 if an answer of elemc's was wrong."""
+    import elemc
+
+    from . import report
+    from .layouts import case, cases, summary
+
+    about = report.machine(options.threads)
+    print(", ".join(f"{key} {value}" for key, value in about.items()))
+    numbers = range(options.cases)
+    if options.only is not None:
+        one = case(options.seed, options.only)
+        numbers = range(options.only, options.only + 1)
+        print(one, elemc.compile(one.function()).dump(*one.operands.values()), sep="\n\n")
+    found = list(counted(cases(options.seed, numbers, options.rounds), len(numbers)))
+    print("", *summary(found), sep="\n")
+    write({"machine": about, "seed": options.seed, "cases": [one.document() for one in found]},
+          options.json)
+    return 1 if any(one.wrong for one in found) else 0
+
+
+def counted(items: Iterable[Item], number: int) -> Iterator[Item]:
+    """Pass the items on, and tell a terminal how many there were."""
+    for i, item in enumerate(items, 1):
+        yield item
+        if sys.stderr.isatty():
+            print(f"\r{i} of {number}", end="", file=sys.stderr, flush=True)
 
 
 def write(document: dict[str, Any], path: str | None) -> None:
@@ -269,7 +226,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if options.sweep:
         return sweep(options)
-    what = {"overhead": overhead, "first": first, "functions": functions, "survey": survey}
+    what = {"overhead": overhead, "first": first, "functions": functions, "survey": survey,
+            "layouts": layouts}
     return what.get(options.what, compare)(options)
 
 

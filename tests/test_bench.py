@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bench import contestants, measure, survey, verdict
+from bench import contestants, layouts, measure, survey, verdict
 from bench.sweep import cases, run
 from bench.workloads import WORKLOADS
 from elemc.toolchain import find_toolchain
@@ -29,6 +29,16 @@ def test_cases_repeat():
     assert str(one) == str(same)
     for a, b in zip(one.operands.values(), same.operands.values(), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_layouts():
+    """Answers are NumPy's, and bit for bit those of contiguous copies."""
+    found = list(layouts.cases(1, list(range(8)), rounds=1))
+    for one in found:
+        assert not one.wrong, str(one)
+        assert one.ratio("numpy").median > 0 and one.ratio("copies").median > 0
+    assert len(layouts.summary(found)) == 20
+    assert str(layouts.case(1, 3)) == str(found[3])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
