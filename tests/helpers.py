@@ -1,6 +1,5 @@
 """Data, layouts and comparisons shared by the tests."""
 
-import contextlib
 import re
 import warnings
 from collections import defaultdict
@@ -96,7 +95,7 @@ def quiet(fn, *args):
 
 
 def compile_together(calls):
-    """Give functions the kernels that calls will ask for, compiled as one file of C.
+    """Give functions the kernels that calls will ask for, one file of C for each set of flags.
 
     `calls` are pairs of a function and its arrays.
     """
@@ -118,16 +117,20 @@ def compile_together(calls):
         names += [n for line in re.findall(r"^enum {(.*)}", body, re.M) for n in re.findall(r"(\w+) =", line)]
         end = f"_{number}"
         body = re.sub(rf"\b({'|'.join(set(names))})\b", rf"\1{end}", body)
-        # kernels of complex numbers are compiled with flags of their own
-        units["complex" in body].append(
+        units[compiler.flags_of(spec, False, False)].append(
             (function, (closed, signature), spec, kernel, source, body, source.entry + end))
     for unit in units.values():
-        text = "/* */\n" + "\n".join(body for *_, body, _ in unit)
+        text = "/* */\n" + once(r"^typedef struct .*\n", "\n".join(body for *_, body, _ in unit))
         libraries = tuple(sorted({name for *_, source, _, _ in unit for name in source.libraries}))
-        with contextlib.suppress(ec.CompileError):  # the calls will find which kernel it is
-            for function, key, spec, kernel, source, _, entry in unit:
-                function._by_signature[key] = compiler.load(
-                    spec, kernel, Source(text, entry, source.bindings, libraries))
+        for function, key, spec, kernel, source, _, entry in unit:
+            function._by_signature[key] = compiler.load(
+                spec, kernel, Source(text, entry, source.bindings, libraries))
+
+
+def once(pattern, text):
+    """`text`, where each line of this pattern is kept the first time that it occurs."""
+    seen = set()
+    return re.sub(pattern, lambda m: "" if m[0] in seen or seen.add(m[0]) else m[0], text, flags=re.M)
 
 
 def assert_same_bits(got, want):
