@@ -3,12 +3,12 @@
 import re
 import warnings
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 
 import elemc as ec
 from elemc import compiler
-from elemc.emit import Source
 
 DTYPES = ("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 "
           "complex64 complex128").split()
@@ -99,8 +99,8 @@ def compile_together(calls):
 
     `calls` are pairs of a function and its arrays.
     """
-    units, seen = defaultdict(list), set()
-    for number, (function, arrays) in enumerate(calls):
+    units, seen = defaultdict(lambda: defaultdict(list)), set()
+    for function, arrays in calls:
         try:
             if hasattr(function, "trace"):
                 function = function.trace(*arrays)
@@ -111,20 +111,25 @@ def compile_together(calls):
             spec, kernel, source = compiler.source_of(closed, signature)
         except ec.ShapeError:
             continue  # so says the call, too
-        body = source.text[source.text.index("*/") + 2:]
-        # the same names mean different things in different kernels
-        names = re.findall(r"^(?:static (?:inline )?|int )[\w *]*?(\w+)\(", body, re.M)
-        names += [n for line in re.findall(r"^enum {(.*)}", body, re.M) for n in re.findall(r"(\w+) =", line)]
-        end = f"_{number}"
-        body = re.sub(rf"\b({'|'.join(set(names))})\b", rf"\1{end}", body)
-        units[compiler.flags_of(spec, False, False)].append(
-            (function, (closed, signature), spec, kernel, source, body, source.entry + end))
+        same = units[compiler.flags_of(spec, False, False)][source.text, source.bindings]
+        same.append((function, (closed, signature), spec, kernel, source))
     for unit in units.values():
-        text = "/* */\n" + once(r"^typedef struct .*\n", "\n".join(body for *_, body, _ in unit))
-        libraries = tuple(sorted({name for *_, source, _, _ in unit for name in source.libraries}))
-        for function, key, spec, kernel, source, _, entry in unit:
-            function._by_signature[key] = compiler.load(
-                spec, kernel, Source(text, entry, source.bindings, libraries))
+        text = once(r"^typedef struct .*\n", "/* */\n" + "\n".join(
+            with_own_names(text, f"_{number}") for number, (text, _) in enumerate(unit)))
+        every = [same[0] for same in unit.values()]
+        libraries = tuple(sorted({name for *_, source in every for name in source.libraries}))
+        for number, same in enumerate(unit.values()):
+            for function, key, spec, kernel, source in same:
+                function._by_signature[key] = compiler.load(spec, kernel, replace(
+                    source, text=text, entry=f"{source.entry}_{number}", libraries=libraries))
+
+
+def with_own_names(text, end):
+    """The C of a kernel, where what it defines has this end: others define the same names."""
+    body = text[text.index("*/") + 2:]
+    names = re.findall(r"^(?:static (?:inline )?|int )[\w *]*?(\w+)\(", body, re.M)
+    names += [n for line in re.findall(r"^enum {(.*)}", body, re.M) for n in re.findall(r"(\w+) =", line)]
+    return re.sub(rf"\b({'|'.join(set(names))})\b", rf"\1{end}", body)
 
 
 def once(pattern, text):

@@ -5,6 +5,7 @@ import pytest
 
 import elemc as ec
 
+from .helpers import compile_together
 from .test_orders import LAYOUTS
 
 DTYPES = "float64 float32 int64 int32 int16 uint8 int8 bool".split()
@@ -67,16 +68,19 @@ def test_short_rows(columns, dtype):
     x = rng.integers(0, 90, (37, columns)).astype(dtype)
     m = rng.random(x.shape) < 0.5
     zero, last = x.dtype.type(0), x.dtype.type(99)
-    for of in (
+    every = (
         lambda x, m: np.where(m, x, x[:, :1]),
         lambda x, m: np.sum(np.where(m, x, zero), axis=1),
         lambda x, m: np.sum(np.where(m, x, zero), axis=0),
         lambda x, m: np.sum(x, axis=1, where=m) + np.min(np.where(m, x, last), axis=1),
         lambda x, m: np.max(np.where(m, x, zero), axis=(0, 1)),
         lambda x, m: x - np.max(np.where(m, x, zero), axis=1, keepdims=True),
-    ):
-        for shown in (x, x[::-1], np.asfortranarray(x)):
-            np.testing.assert_array_equal(ec.compile(of)(shown, m), of(shown, m))
+    )
+    compiled, laid = [ec.compile(of) for of in every], (x, x[::-1], np.asfortranarray(x))
+    compile_together((f, [shown, m]) for f in compiled for shown in laid)
+    for f, of in zip(compiled, every, strict=True):
+        for shown in laid:
+            np.testing.assert_array_equal(f(shown, m), of(shown, m))
 
 
 def test_no_branch_chooses():
@@ -112,9 +116,13 @@ def test_extrema_of_some_numbers_from_an_initial_one(dtype, shape, axis):
     """Narrow tables of small integers among them, at which gcc 12 failed."""
     rng = np.random.default_rng(0)
     x, m = rng.integers(0, 99, shape).astype(dtype), rng.random(shape) < 0.3
-    for y in (x, np.repeat(x, 2, axis=-1)[..., ::2]):
-        for name, initial in (("min", 50), ("max", 50), ("sum", 3)):
-            f = ec.compile(lambda y, m: getattr(np, name)(  # noqa: B023 - called in this turn
-                y, axis=axis, where=m, initial=initial))  # noqa: B023
-            want = getattr(np, name)(y, axis=axis, where=m, initial=initial)
-            np.testing.assert_array_equal(f(y, m), want)
+    def folded(name, initial):
+        return lambda y, m: getattr(np, name)(y, axis=axis, where=m, initial=initial)
+
+    folds, laid = [folded("min", 50), folded("max", 50), folded("sum", 3)], (
+        x, np.repeat(x, 2, axis=-1)[..., ::2])
+    compiled = [ec.compile(fold) for fold in folds]
+    compile_together((f, [y, m]) for f in compiled for y in laid)
+    for y in laid:
+        for f, fold in zip(compiled, folds, strict=True):
+            np.testing.assert_array_equal(f(y, m), fold(y, m))
