@@ -14,7 +14,8 @@ from .arguments import known, overlap, places_of, same
 from .bounds import bounds_of_rows
 from .compiler import Closed
 from .quotients import folds
-from .specialize import Signature, line_extents, read_across
+from .sharing import crossing
+from .specialize import Signature, line_extents
 
 FEW = 1024  # bytes of the largest input from which on rows have kernels; as in callable.c
 
@@ -38,7 +39,7 @@ def signature_of(closed: Closed, sizes: Sequence[int], ins: Sequence[np.ndarray]
         signature = replace(signature, far=far, third=third,
                             bounds=frozenset((e, *b) for e, b in rows.items()))
     spec = closed.specialized(signature)
-    signature = replace(signature, crossed=runtime.crosses(read_across(spec), ins, sizes))
+    signature = replace(signature, crossed=runtime.crosses(crossing(spec), ins, sizes))
     outputs = sum(known(o).itemsize * math.prod(sizes[e] for e in closed.extents.of[o])
                   for o in closed.graph.outputs)
     if outputs >= runtime.large_bytes() and runtime.outgrows_caches(

@@ -142,7 +142,8 @@ class _Phase:
                 case LaneLoop():
                     self.visit(statement.body, (*axes, *statement.around, statement.axis))
                 case Loop() | Blocks():
-                    self.visit(statement.body, (*axes, statement.axis))
+                    own = () if statement.axis in axes else (statement.axis,)
+                    self.visit(statement.body, (*axes, *own))
                 case If():  # all rows, and elements, count as most do
                     flops = dict(self.flops)
                     self.visit(statement.rest, axes)

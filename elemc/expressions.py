@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import chain
 from typing import Any
 
@@ -155,13 +155,17 @@ class Expressions:
         parts = []
         for axis in sorted(whole, key=self.digit.__getitem__):
             if (index := self.var(axis)) != "0":
-                stride = use.strides.setdefault(axis, f"{use.base}_s{self.digit[axis]}")
+                stride = self.stride(use, axis)
                 parts.append(f"{index} * {self.own_stride(use, axis) or stride}")
         for dim, at in enumerate(use.access):
             if at.divisor > 1:
                 stride = use.strides.setdefault(dim, f"{use.base}_d{dim}")
                 parts.append(f"{self.affine(at)[0]} * {stride}")
         return " + ".join(parts) or "0"
+
+    def stride(self, use: Use, axis: str) -> str:
+        """The distance in bytes along a loop axis."""
+        return use.strides.setdefault(axis, f"{use.base}_s{self.digit[axis]}")
 
     def lanes_of(self, count: int, used: bool = True) -> str:
         """How many lanes there are, in C."""
@@ -342,6 +346,11 @@ class Expressions:
         """The index of an element of a buffer or local array; at `places` along some axes."""
         if element.at == "tile":
             return "][".join(f"{self.var(axis)} - {self.bounds(axis)[0]}" for axis in element.dims)
+        if element.at == "turn":
+            row, *columns = element.dims
+            text = self.place(replace(element, dims=tuple(columns), at=None), places)
+            length = " * ".join(map(self.extent, columns))
+            return f"{self.var(row)} % TURN * {length}{f' + {text}' if text != '0' else ''}"
         if element.at == "row":
             return f"r * {self.width} + l"
         if element.at is not None and not element.dims:

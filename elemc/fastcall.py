@@ -221,7 +221,8 @@ def stream(closed: Closed, compiled: Compiled, signature: Signature,
     """
     from .bounds import bounds_of_rows
     from .quotients import folds
-    from .specialize import line_extents, read_across
+    from .sharing import crossing
+    from .specialize import line_extents
 
     bind, program = compiled.bindings, closed.extents.program
     bounds = {e: (low, high) for e, low, high in signature.bounds}
@@ -235,7 +236,7 @@ def stream(closed: Closed, compiled: Compiled, signature: Signature,
     words += [ones, int(few), come if folds(compiled.spec) else 0, int(signature.large), len(lines)]
     for itemsize, least, line, every in lines:
         words += [itemsize, least, len(line), *line, len(every), *every]
-    across = read_across(compiled.spec)
+    across = crossing(compiled.spec)
     words += [int(signature.crossed), len(across)]
     for operand, dim, extents in across:
         words += [operand, dim, len(extents), *extents]

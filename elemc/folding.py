@@ -343,11 +343,11 @@ class Folding(Leaves):
             self.finish(root, (), scope, strip)
         return None if kept else whole
 
-    def buffer(self, kind: str, dtype: np.dtype, axes: tuple[str, ...],
-               shared: bool = True, strip: str | None = None) -> Element:
+    def buffer(self, kind: str, dtype: np.dtype, axes: tuple[str, ...], shared: bool = True,
+               strip: str | None = None, length: str = "") -> Element:
         """A new buffer over these axes, and a strip of another one."""
-        name = self.name(kind)
-        self.kernel.buffers.append(Buffer(name, dtype, axes, shared, self.length if strip else ""))
+        name, length = self.name(kind), length or (self.length if strip else "")
+        self.kernel.buffers.append(Buffer(name, dtype, axes, shared, length))
         return Element(frozenset(axes), dtype, name, axes, strip)
 
     def row_state(self, root: Root, fold: LaneFold, axis: str) -> Element:

@@ -39,6 +39,7 @@ from .sharing import (
     Segment,
     across,
     around_few,
+    beside,
     functions_of_rows,
     loops,
     pair_scans,
@@ -127,6 +128,9 @@ class _Scheduler(Keeping):
 
     def level(self, level_roots: Sequence[Root], bound: tuple[str, ...], scope: Scope) -> None:
         """Everything that `level_roots` do inside of the loops over `bound`."""
+        for load in beside(level_roots, bound, self.spec) if self.spec.crossed else ():
+            if scope.find(load) is None:
+                self.turning(load, level_roots, bound, scope)
         segments = loops(level_roots, bound)
         around, kept = self.later, []
         for k, segment in enumerate(segments):
@@ -249,6 +253,20 @@ class _Scheduler(Keeping):
         loop = Loop(rows, "serial", [])
         inner.body.append(loop)
         self.level(segment.roots, (*bound, rows), inside.inside(loop.body))
+
+    def turning(self, load: Load, level_roots: Sequence[Root], bound: tuple[str, ...],
+                scope: Scope) -> None:
+        """Of what lies across, some rows at a time are copied along their lines."""
+        order = max((remaining(r, bound) for r in level_roots), key=len)
+        columns = tuple(a for a in order if a in load.axes)
+        buffer = self.buffer(f"{self.spec.operands[load.operand].name}_rows", load.dtype, columns,
+                             shared=False, strip=bound[-1], length="TURN")
+        rows = replace(buffer, axes=load.axes, dims=(bound[-1], *columns), at="turn")
+        copy = Loop(bound[-1], "serial", [Assign(rows, load)], independent=True)
+        for axis in reversed(columns):
+            copy = Loop(axis, "turned" if axis == columns[-1] else "serial", [copy])
+        scope.body.append(Loop(bound[-1], "turning", [copy]))
+        scope.known[load] = rows
 
     def kind(self, axis: str, bound: tuple[str, ...], segment: Segment) -> str:
         """How a plain loop runs."""

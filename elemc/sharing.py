@@ -16,9 +16,11 @@ from .nest import (
     names_made,
     names_used,
 )
-from .order import few_axes
+from .order import few_axes, roots
 from .records import dataclass
+from .refold import loads_of
 from .roots import Root, axis_of, in_strips, next_axis, remaining
+from .specialize import Across, read_across
 from .values import (
     VECTOR,
     ZERO,
@@ -30,6 +32,7 @@ from .values import (
     Specialized,
     Store,
     Value,
+    roots_of,
     walk,
 )
 
@@ -78,6 +81,42 @@ def across(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialize
             least = min(VECTOR, SQUARE // value.dtype.itemsize) if spec.large else VECTOR
             if shortest >= least and layout.unit and runs_along(
                     value.access, layout.perm, outer[0]):
+                found.append(value)
+    return found
+
+
+def crossing(spec: Specialized) -> tuple[Across, ...]:
+    """What is read across by stores (`read_across`), and by folds along rows: as there."""
+    found = dict.fromkeys(read_across(spec))
+    folded = [v for v in walk(roots_of(spec.stores)) if isinstance(v, Fold)]
+    if not folded or len(spec.axes) < 2:
+        return tuple(found)
+    for root in roots(spec):
+        *_, row = map(axis_of, root.order or ("",))
+        for load in loads_of(root.fold, spec) if root.over and not in_strips(root.order) else ():
+            layout = spec.operands[load.operand].layout
+            found |= {(load.operand, dim, spec.axes[row]): None
+                      for dim, at in enumerate(load.access)
+                      if at.terms == ((row, 1),) and at.divisor == 1
+                      and layout.unit and dim != layout.perm[-1]}
+    return tuple(found)
+
+
+def beside(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialized) -> list[Load]:
+    """What is read line by line along the rows of which each turn of the last loop takes one.
+
+    Where stores and folds need all of a row, a tile does not do.
+    """
+    inner = {a for r in roots_of_loop for a in remaining(r, bound)}
+    if not bound or in_strips((*bound, *inner)):
+        return []
+    found = []
+    inputs = [v for r in roots_of_loop for v in r.inputs()]
+    for value in walk(inputs, lambda v: isinstance(v, Fold)):
+        if isinstance(value, Load) and not inner.isdisjoint(value.axes):
+            layout = spec.operands[value.operand].layout
+            if layout.unit and runs_along(value.access, layout.perm, bound[-1]) and all(
+                    spec.between(a)[1] >= VECTOR for a in value.axes & {bound[-1], *inner}):
                 found.append(value)
     return found
 

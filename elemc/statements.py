@@ -53,7 +53,7 @@ class Statements(FoldLoops):
         self.checks = False
         self.line: dict[int, str] = {}  # outputs in a block, and the axis of its loop
         self.streamed: dict[str, str] = {}  # outputs that go past the caches, and their C types
-        self.unsure: set[str] = set()  # axes of which only a part is gone through
+        self.unsure: dict[str, tuple[str, str]] = {}  # axes of which only a part is gone through
         self.line_length, self.tile, self.pad = LINE_BYTES, TILE_BYTES, PAD_BYTES
 
     def rolled(self, item: Loop) -> bool:
@@ -170,6 +170,8 @@ class Statements(FoldLoops):
                                       self.bounds(item.axis)))
         if item.kind == "parts":
             return self.parts(item, k)
+        if item.kind == "turning":
+            return self.turning(item)
         start, stop = self.bounds(item.axis)
         if item.kind == "mirrored":
             forth, self.instead[item.axis] = self.var(item.axis), f"r{k}"
@@ -184,7 +186,7 @@ class Statements(FoldLoops):
             "reverse": item.reverse, "fetch": [], "full": "", "ones": [], "last": [],
             "to_line": "", "pair": [], "left_start": ""}
         if item.kind.startswith("parallel"):
-            self.unsure.add(item.axis)
+            self.unsure[item.axis] = begin, end
             view |= {"start": begin, "stop": end}
         if item.independent:
             self.macros |= {"INDEPENDENT"} | ({"ROLLED"} if view["rolled"] else set())
@@ -211,7 +213,7 @@ class Statements(FoldLoops):
         view["body"] = self.body(item.body)
         self.over = ""
         self.strip = around
-        self.unsure.discard(item.axis)
+        self.unsure.pop(item.axis, None)
         if item.lines:
             view |= self.lines(item, k)
         if item.kind == "lane":
@@ -275,6 +277,20 @@ class Statements(FoldLoops):
         return {"kind": "tiles", "begin": f"begin{k}", "end": f"end{k}", "start": start,
                 "stop": stop, "body": body, "copied": copied}
 
+    def turning(self, item: Loop) -> dict[str, Any]:
+        """In a loop over rows: what copies as many as TURN of them, this one and the next."""
+        k, around = self.digit[item.axis], self.within
+        self.macros.add("TURN")
+        [copy] = (s for s in statements(item.body) if isinstance(s, Assign))
+        assert isinstance(copy.target, Element)
+        self.need_strip("TURN", copy.target.dtype.itemsize)
+        start, stop = self.unsure.get(item.axis) or self.bounds(item.axis)
+        self.within = {**around, item.axis: (f"from{k}", f"to{k}")}
+        body = self.body(item.body)
+        self.within = around
+        return {"kind": "turning", "var": self.var(item.axis), "begin": f"from{k}", "end": f"to{k}",
+                "start": start, "stop": stop, "body": body, "buffer": copy.target.name}
+
     def turned(self, item: Loop) -> str:
         """The call that copies lines that lie across; "" if their elements need conversion."""
         [copy] = (s for s in statements([item]) if isinstance(s, (Assign, Write)))
@@ -290,14 +306,19 @@ class Statements(FoldLoops):
         self.helpers[function] = None
         [line] = (s.axis for s in item.body if isinstance(s, Loop))
         if item.kind == "turned":
-            own, (start, lines) = f"&{here.name}[0][0], (TILE + PAD) * {size}", self.span(item.axis)
+            start, lines = self.span(item.axis)
         else:
             own, k = f"{here.name}, {self.strip} * {size}", self.digit[item.axis]
             start, lines = f"b{k}", f"w{k}"
         begin, length = self.span(line)
         before, self.instead = self.instead, {**self.instead, item.axis: start, line: begin}
         use = self.use(there.operand, there.access, written=out)
-        other = f"{use.base}_p + {self.offset(use)}, {use.strides[item.axis]}"
+        if here.at == "tile":
+            own = f"&{here.name}[0][0], (TILE + PAD) * {size}"
+        elif here.at == "turn":
+            row = " * ".join(map(self.extent, here.dims[1:]))
+            own = f"&{self.text(here)}, {row} * {size}"
+        other = f"{use.base}_p + {self.offset(use)}, {self.stride(use, item.axis)}"
         self.instead = before
         if out:
             return f"{function}({other}, {own}, {lines}, {length})"
