@@ -408,7 +408,7 @@ static int crosses(const Call *c, const int64_t **code) {
   for (int64_t count = *at++; count > 0; count--) {
     const Operand *o = &c->operand[*at++];
     int64_t step = o->strides[*at++], apart = step & -step;
-    int64_t held = (32 << 10) / (apart < 64 ? 64 : apart);
+    int64_t held = *at++ / (apart < 64 ? 64 : apart);
     crossed |= product(c, &at) > (held < 8 ? 8 : held);
   }
   *code = at;

@@ -238,8 +238,8 @@ def stream(closed: Closed, compiled: Compiled, signature: Signature,
         words += [itemsize, least, len(line), *line, len(every), *every]
     across = crossing(compiled.spec)
     words += [int(signature.crossed), len(across)]
-    for operand, dim, extents in across:
-        words += [operand, dim, len(extents), *extents]
+    for operand, dim, held, extents in across:
+        words += [operand, dim, held, len(extents), *extents]
     words += [len(closed.never_empty)]
     for _, over in closed.never_empty:
         words += [len(over), *over]

@@ -95,8 +95,9 @@ class Keeping(Folding):
             known = all(scope.find(v) for v in below if is_fold(v) or isinstance(v, At))
             dear = cost(v for v in below if inner[-1] in v.axes) >= HEAVY
             waits = any(v in self.kept for v in below)  # in an output, for which a fold writes it
-            elsewhere = not few and (self.lies_across(below, inner[-1])
-                                     or self.lies_apart(below, inner[-1]))
+            here = [v for v in below if scope.find(v) is None]
+            elsewhere = not few and (self.lies_across(here, inner[-1])
+                                     or self.lies_apart(here, inner[-1]))
             if known and not waits and (dear or elsewhere):
                 self.plan(value, inner[-1:], shared=False)
                 found.append(value)

@@ -78,13 +78,13 @@ def outgrows_caches(lines: Sequence[Line], sizes: Sequence[int]) -> bool:
 def crosses(across: Sequence[Across], arrays: Sequence[np.ndarray], sizes: Sequence[int]) -> bool:
     """Whether lines that are read across are more than the first cache holds.
 
-    It holds 32 KiB, but of lines whose distance is a multiple of a power of 2 only what meets in so
-    many of its sets, of 8 lines each.
+    Of lines whose distance is a multiple of a power of 2 it holds only what meets in so many of its
+    sets, of 8 lines each.
     """
-    for operand, dim, extents in across:
+    for operand, dim, held, extents in across:
         step = abs(arrays[operand].strides[dim])
         apart = max(64, step & -step)
-        if math.prod(sizes[e] for e in extents) > max(8, (32 << 10) // apart):
+        if math.prod(sizes[e] for e in extents) > max(8, held // apart):
             return True
     return False
 

@@ -20,7 +20,7 @@ from .order import few_axes, roots
 from .records import dataclass
 from .refold import loads_of
 from .roots import Root, axis_of, in_strips, next_axis, remaining
-from .specialize import Across, read_across
+from .specialize import HELD, IN_FOLDS, Across, read_across
 from .values import (
     VECTOR,
     ZERO,
@@ -95,7 +95,8 @@ def crossing(spec: Specialized) -> tuple[Across, ...]:
         *_, row = map(axis_of, root.order or ("",))
         for load in loads_of(root.fold, spec) if root.over and not in_strips(root.order) else ():
             layout = spec.operands[load.operand].layout
-            found |= {(load.operand, dim, spec.axes[row]): None
+            held = IN_FOLDS if load.dtype.itemsize == 4 else HELD
+            found |= {(load.operand, dim, held, spec.axes[row]): None
                       for dim, at in enumerate(load.access)
                       if at.terms == ((row, 1),) and at.divisor == 1
                       and layout.unit and dim != layout.perm[-1]}

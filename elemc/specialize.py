@@ -28,12 +28,15 @@ from .values import (
 )
 
 Line = tuple[int, int, tuple[int, ...], tuple[int, ...]]
-Across = tuple[int, int, tuple[int, ...]]
+Across = tuple[int, int, int, tuple[int, ...]]
 
 LINE_BYTES = 1024  # of an output that are computed before they go past the caches, in whole rows
 # Bytes of a line that is worth it alone, of one beside others, of one that waits for divisions, and
 # of one that functions are called for, or something else than itself is folded for.
 ALONE, TOGETHER, DIVIDING, WAITING = 256, 1, 128, 1024
+# Bytes of lines that are read across in place: of elements of 4 bytes, of which a vector gathers
+# more, by maps and by folds; else as many as the first cache holds.
+IN_MAPS, IN_FOLDS, HELD = 8 << 10, 1 << 10, 32 << 10
 
 
 @dataclass(frozen=True)
@@ -188,16 +191,18 @@ def line_extents(spec: Specialized) -> tuple[Line, ...]:
 
 
 def read_across(spec: Specialized) -> tuple[Across, ...]:
-    """What lies in lines along other axes than those of the stores: input, dimension, extents.
+    """What lies in lines along other axes than those of the stores.
 
-    The dimension is the one along which it is stored: a step in it goes to another line.
+    For each the input, the dimension along which it is stored: a step in it goes to another line;
+    how many bytes of lines may be read in place; and the extents whose product is their number.
     """
     along = set(lines(spec).values())
     found: dict[Across, None] = {}
     for load in walk(roots_of(spec.stores), lambda v: isinstance(v, Fold)):
         if isinstance(load, Load) and spec.operands[load.operand].role == "in":
             layout = spec.operands[load.operand].layout
-            found |= {(load.operand, dim, spec.axes[axis]): None
+            held = IN_MAPS if load.dtype.itemsize == 4 else HELD
+            found |= {(load.operand, dim, held, spec.axes[axis]): None
                       for dim, at in enumerate(load.access) for axis, step in at.terms
                       if axis in along and step == 1 and at.divisor == 1
                       and layout.unit and dim != layout.perm[-1]}
