@@ -1,0 +1,78 @@
+"""Rows that read operands across their lines: some rows of these are copied along them at a time."""
+
+import numpy as np
+import pytest
+
+import elemc as ec
+
+from .helpers import assert_same_bits, compile_together, quiet
+
+BY_ROWS = {
+    "sums": lambda x, y: (x - y).sum(axis=-1),
+    "centred": lambda x, y: (x - y) - (x - y).mean(axis=-1, keepdims=True),
+    "running": lambda x, y: np.cumsum(x * y, axis=-1),
+    "any": lambda x, y: (x != y).any(axis=-1),
+}
+OF_ALL = {
+    "product": lambda x, y: (x * y).sum(),
+    "distance": lambda x, y: np.abs(x - y).max(),
+}
+SHAPES = [(40, 600), (7, 700), (600, 9), (33, 1025), (70, 17, 33), (5, 9, 600)]
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request):
+    before = ec.get_num_threads()
+    ec.set_num_threads(request.param)
+    yield request.param
+    ec.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "c8", "c16", "i2", "f2", "?", ">f8"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_as_numpy_and_as_what_lies_along(shape, dtype, threads):
+    """The first rows of a thread, and the last ones, are fewer; wherever `y` lies along lines."""
+    rng = np.random.default_rng(0)
+    x, y = ((9 * rng.standard_normal(shape)).astype(dtype) for _ in range(2))
+    if x.dtype.kind == "b":
+        x, y = (rng.random(shape) > 0.5 for _ in range(2))
+    functions = {name: ec.compile(f) for name, f in {**BY_ROWS, **OF_ALL}.items()
+                 if not (name in ("sums", "centred", "distance") and dtype == "?")}
+    for axis in range(len(shape) - 1):
+        across = np.moveaxis(np.ascontiguousarray(np.moveaxis(y, axis, -1)), -1, axis)
+        compile_together((f, [x, other]) for f in functions.values() for other in (across, y))
+        for name, f in functions.items():
+            got = f(x, across)
+            if name in BY_ROWS:
+                assert_same_bits(got, f(x, y))
+                continue
+            wide = {"f": "f8", "c": "c16"}.get(x.dtype.kind, dtype)
+            want = quiet(OF_ALL[name], x.astype(wide), across.astype(wide))
+            np.testing.assert_allclose(got, want, rtol=1e-2 if dtype == "f2" else 1e-4,
+                                       atol=1e-4 * x.size if wide != dtype else 0)
+
+
+def test_what_is_turned():
+    """More lines than the first cache holds, or of floats than a vector has elements; not `x`."""
+    def text(shape, dtype, name="sums"):
+        x = np.zeros(shape, dtype)
+        return ec.compile(BY_ROWS[name]).dump(x, x.T.copy().T)
+
+    for shape, dtype in (((40, 600), "f8"), ((40, 17), "f4"), ((600, 600), "i8"), ((90, 300), "f4")):
+        assert "turn_" in text(shape, dtype) and "TURN rows" in text(shape, dtype), (shape, dtype)
+    for shape, dtype in (((40, 300), "f8"), ((40, 12), "f4"), ((7, 600), "f8")):
+        assert "TURN" not in text(shape, dtype), (shape, dtype)
+    assert "y_rows0[i0 % TURN * n1 + i1]" in text((40, 600), "f8")
+    assert "buffer0" not in text((40, 600), "f8", "centred")  # what is turned is read again
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_out_of_the_way_of_what_is_written(dtype):
+    """A result may take the place of the operand that is turned: that is copied before."""
+    x, y = np.random.default_rng(0).standard_normal((2, 600, 600)).astype(dtype)
+    f = ec.compile(BY_ROWS["centred"])
+    want, into = f(x, y.T), y.copy()
+    f(x, into.T, out=into)
+    np.testing.assert_array_equal(into, want)
+    f(x, y.T, out=x)
+    np.testing.assert_array_equal(x, want)
