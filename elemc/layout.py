@@ -70,6 +70,12 @@ class Operand:
     layout: Layout
     shape: tuple[int | None, ...] = ()  # as far as it is known
 
+    @property
+    def squares(self) -> bool:
+        """Whether vectors turn squares of its lines: plain elements of up to 8 bytes."""
+        plain = self.storage == "native" and self.dtype != np.float16
+        return plain and self.dtype.itemsize <= 8
+
     def stride(self, dim: int) -> int | None:
         """The distance in bytes between neighbours along `dim`, if it is known."""
         if not self.layout.step:

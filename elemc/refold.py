@@ -150,8 +150,9 @@ def loads_of(fold: Fold, spec: Specialized) -> list[Load]:
     """What a fold reads: first of the most axes, then in short rows, but not too short for vectors.
 
     So where operands are folded along different rows, the lines of one that lies across are still
-    in the caches in the next row.  Of the rest, first what lies as most operands do; short are
-    rows of at most `BLOCK` elements, and of as many operands the shorter ones.
+    in the caches in the next row.  Of the rest, first what lies as most operands do, then, of
+    narrow elements, along what is folded, for rows of others are turned sooner than columns are
+    gathered; short are rows of at most `BLOCK` elements, and of as many operands the shorter ones.
     """
     loads = [v for v in walk(fold.args) if isinstance(v, Load)]
     most = max((len(v.axes) for v in loads), default=0)
@@ -162,11 +163,13 @@ def loads_of(fold: Fold, spec: Specialized) -> list[Load]:
         known = max((spec.between(a)[1] for a in inner[load]), default=0)
         return known if folded and known > SHORT else LONGEST
 
+    narrow = all(v.dtype.itemsize <= 4 for v in loads)
     accesses: list[Load | Store] = [*loads, *spec.stores]
     rows = [memory_order(v.access, spec.operands[v.operand]) for v in accesses]
     alike = Counter(axes[-1:] for axes in rows if len(axes) == most)
     return sorted(loads, key=lambda v: (
-        -len(v.axes), length(v) > BLOCK, -alike[inner[v]], length(v), v.operand))
+        -len(v.axes), length(v) > BLOCK, -alike[inner[v]],
+        narrow and fold.axes.issuperset(inner[v]), length(v), v.operand))
 
 
 def order_in_memory(loads: Iterable[Load], operands: Sequence[Operand]) -> list[str]:

@@ -117,7 +117,7 @@ class _Scheduler(Keeping):
 
     def tiled(self, segment: Segment, bound: tuple[str, ...]) -> list[Load]:
         """What a segment reads across and copies in tiles."""
-        return across(segment.roots, bound, self.spec) if self.spec.large or (
+        return across(segment.roots, bound, self.spec, self.is_there) if self.spec.large or (
             self.spec.crossed) else []
 
     def tiles_of(self, segment: Segment, bound: tuple[str, ...]) -> tuple[str, ...]:
@@ -128,9 +128,9 @@ class _Scheduler(Keeping):
 
     def level(self, level_roots: Sequence[Root], bound: tuple[str, ...], scope: Scope) -> None:
         """Everything that `level_roots` do inside of the loops over `bound`."""
-        for load in beside(level_roots, bound, self.spec) if self.spec.crossed else ():
-            if scope.find(load) is None:
-                self.turning(load, level_roots, bound, scope)
+        for load in beside(level_roots, bound, self.spec, lambda v: scope.find(v) is not None or (
+                self.is_there(v))) if self.spec.crossed else ():
+            self.turning(load, level_roots, bound, scope)
         segments = loops(level_roots, bound)
         around, kept = self.later, []
         for k, segment in enumerate(segments):

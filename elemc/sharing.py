@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 
 from .cost import calls
@@ -62,10 +62,12 @@ def rows_of(access: Access, layout: Layout) -> tuple[str | None, bool]:
                  if access[dim] != ZERO), ("", False))  # that of a merged axis is ZERO
 
 
-def across(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialized) -> list[Load]:
+def across(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialized,
+           is_there: Callable[[Value], bool]) -> list[Load]:
     """What is read line by line along the outer one of two loops that are left, neither short.
 
-    These are shared by all stores, and by folds by rows, which add to arrays as stores write.
+    These are shared by all stores, and by folds by rows, which add to arrays as stores write.  What
+    values that are there are made of is not read again.
     """
     axes = {remaining(r, bound) for r in roots_of_loop}
     apart = all(isinstance(r.of, Store) or r.by_rows for r in roots_of_loop)
@@ -73,9 +75,8 @@ def across(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialize
     if not apart or strips or len(axes) != 1 or len(outer := next(iter(axes))) != 2:
         return []
     found, shortest = [], min(spec.between(a)[1] for a in outer)
-    inputs = [v for r in roots_of_loop for v in r.inputs()]
-    for value in walk(inputs, lambda v: isinstance(v, Fold)):
-        if isinstance(value, Load) and value.axes.issuperset(outer):
+    for value in walk([v for r in roots_of_loop for v in r.inputs()], is_there):
+        if isinstance(value, Load) and value.axes.issuperset(outer) and not is_there(value):
             layout = spec.operands[value.operand].layout
             # a few lines are read again from caches, or turned in registers if they are a square
             least = min(VECTOR, SQUARE // value.dtype.itemsize) if spec.large else VECTOR
@@ -95,7 +96,7 @@ def crossing(spec: Specialized) -> tuple[Across, ...]:
         *_, row = map(axis_of, root.order or ("",))
         for load in loads_of(root.fold, spec) if root.over and not in_strips(root.order) else ():
             layout = spec.operands[load.operand].layout
-            held = IN_FOLDS if load.dtype.itemsize == 4 else HELD
+            held = IN_FOLDS if load.dtype.itemsize <= 4 else HELD
             found |= {(load.operand, dim, held, spec.axes[row]): None
                       for dim, at in enumerate(load.access)
                       if at.terms == ((row, 1),) and at.divisor == 1
@@ -103,20 +104,23 @@ def crossing(spec: Specialized) -> tuple[Across, ...]:
     return tuple(found)
 
 
-def beside(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialized) -> list[Load]:
+def beside(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialized,
+           is_there: Callable[[Value], bool]) -> list[Load]:
     """What is read line by line along the rows of which each turn of the last loop takes one.
 
-    Where stores and folds need all of a row, a tile does not do.
+    Where stores and folds need all of a row, a tile does not do.  What is turned one by one takes
+    longer than to be read across.  As above, what `is_there` counts, not what it is made of.
     """
     inner = {a for r in roots_of_loop for a in remaining(r, bound)}
     if not bound or in_strips((*bound, *inner)):
         return []
     found = []
-    inputs = [v for r in roots_of_loop for v in r.inputs()]
-    for value in walk(inputs, lambda v: isinstance(v, Fold)):
-        if isinstance(value, Load) and not inner.isdisjoint(value.axes):
-            layout = spec.operands[value.operand].layout
-            if layout.unit and runs_along(value.access, layout.perm, bound[-1]) and all(
+    for value in walk([v for r in roots_of_loop for v in r.inputs()], is_there):
+        if isinstance(value, Load) and not (inner.isdisjoint(value.axes) or is_there(value)):
+            operand = spec.operands[value.operand]
+            lines = operand.layout.unit and runs_along(
+                value.access, operand.layout.perm, bound[-1])
+            if lines and operand.squares and not value.guard and all(
                     spec.between(a)[1] >= VECTOR for a in value.axes & {bound[-1], *inner}):
                 found.append(value)
     return found

@@ -34,8 +34,8 @@ LINE_BYTES = 1024  # of an output that are computed before they go past the cach
 # Bytes of a line that is worth it alone, of one beside others, of one that waits for divisions, and
 # of one that functions are called for, or something else than itself is folded for.
 ALONE, TOGETHER, DIVIDING, WAITING = 256, 1, 128, 1024
-# Bytes of lines that are read across in place: of elements of 4 bytes, of which a vector gathers
-# more, by maps and by folds; else as many as the first cache holds.
+# Bytes of lines that are read across in place: of elements of at most 4 bytes, of which a vector
+# gathers more, by maps and by folds; else as many as the first cache holds.
 IN_MAPS, IN_FOLDS, HELD = 8 << 10, 1 << 10, 32 << 10
 
 
@@ -201,7 +201,7 @@ def read_across(spec: Specialized) -> tuple[Across, ...]:
     for load in walk(roots_of(spec.stores), lambda v: isinstance(v, Fold)):
         if isinstance(load, Load) and spec.operands[load.operand].role == "in":
             layout = spec.operands[load.operand].layout
-            held = IN_MAPS if load.dtype.itemsize == 4 else HELD
+            held = IN_MAPS if load.dtype.itemsize <= 4 else HELD
             found |= {(load.operand, dim, held, spec.axes[axis]): None
                       for dim, at in enumerate(load.access) for axis, step in at.terms
                       if axis in along and step == 1 and at.divisor == 1

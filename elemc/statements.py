@@ -298,9 +298,8 @@ class Statements(FoldLoops):
         here, there = (copy.value, copy) if isinstance(copy, Write) else (copy.target, copy.value)
         assert isinstance(here, Element) and isinstance(there, (Load, Write))
         operand = self.kernel.operands[there.operand]
-        plain = operand.storage == "native" and operand.dtype == here.dtype and not (
-            isinstance(there, Load) and there.guard)
-        if not plain or here.dtype.itemsize not in (4, 8):
+        guarded = isinstance(there, Load) and there.guard
+        if not operand.squares or guarded or operand.dtype != here.dtype:
             return ""
         function, size = f"turn_{ctype(here.dtype).suffix}", here.dtype.itemsize
         self.helpers[function] = None

@@ -41,10 +41,9 @@ def test_layouts():
     assert str(layouts.case(1, 3)) == str(found[3])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_survey(dtype):
+def test_survey():
     """Every expression's answer is NumPy's, and timed."""
-    rows = list(survey.times(1000, dtype, rounds=1))
+    rows = list(survey.times(1000, "float32", rounds=1))
     assert [text for text, *_ in rows] == survey.expressions()
     assert all(ours > 0 and theirs > 0 for _, ours, theirs, _ in rows)
 

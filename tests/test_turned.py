@@ -20,18 +20,10 @@ OF_ALL = {
 SHAPES = [(40, 600), (7, 700), (600, 9), (33, 1025), (70, 17, 33), (5, 9, 600)]
 
 
-@pytest.fixture(params=[1, 2])
-def threads(request):
-    before = ec.get_num_threads()
-    ec.set_num_threads(request.param)
-    yield request.param
-    ec.set_num_threads(before)
-
-
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "c8", "c16", "i2", "f2", "?", ">f8"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_as_numpy_and_as_what_lies_along(shape, dtype, threads):
-    """The first rows of a thread, and the last ones, are fewer; wherever `y` lies along lines."""
+def test_as_numpy_and_as_what_lies_along(shape, dtype):
+    """Along whichever axis the lines of `y` lie."""
     rng = np.random.default_rng(0)
     x, y = ((9 * rng.standard_normal(shape)).astype(dtype) for _ in range(2))
     if x.dtype.kind == "b":
@@ -52,15 +44,33 @@ def test_as_numpy_and_as_what_lies_along(shape, dtype, threads):
                                        atol=1e-4 * x.size if wide != dtype else 0)
 
 
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_threads_begin_anywhere(dtype):
+    """The first rows of one, and the last, are fewer than are copied at a time."""
+    x, y = np.random.default_rng(0).standard_normal((2, 1111, 1111)).astype(dtype)
+    f = ec.compile(BY_ROWS["centred"])
+    before = ec.get_num_threads()
+    try:
+        ec.set_num_threads(1)
+        want = f(x, y.T)
+        ec.set_num_threads(2)
+        np.testing.assert_array_equal(f(x, y.T), want)
+    finally:
+        ec.set_num_threads(before)
+    np.testing.assert_allclose(want, BY_ROWS["centred"](x, y.T), atol=1e-4)
+
+
 def test_what_is_turned():
-    """More lines than the first cache holds, or of floats than a vector has elements; not `x`."""
+    """More lines than the first cache holds, or of narrow elements than 16; whole squares of them."""
     def text(shape, dtype, name="sums"):
         x = np.zeros(shape, dtype)
         return ec.compile(BY_ROWS[name]).dump(x, x.T.copy().T)
 
-    for shape, dtype in (((40, 600), "f8"), ((40, 17), "f4"), ((600, 600), "i8"), ((90, 300), "f4")):
+    for shape, dtype in (((40, 600), "f8"), ((40, 17), "f4"), ((600, 600), "i8"), ((90, 300), "f4"),
+                         ((40, 300), "u1"), ((90, 30), "i2")):
         assert "turn_" in text(shape, dtype) and "TURN rows" in text(shape, dtype), (shape, dtype)
-    for shape, dtype in (((40, 300), "f8"), ((40, 12), "f4"), ((7, 600), "f8")):
+    for shape, dtype in (((40, 300), "f8"), ((40, 12), "f4"), ((7, 600), "f8"),
+                         ((600, 600), "c16"), ((600, 600), "f2"), ((600, 600), ">f8")):
         assert "TURN" not in text(shape, dtype), (shape, dtype)
     assert "y_rows0[i0 % TURN * n1 + i1]" in text((40, 600), "f8")
     assert "buffer0" not in text((40, 600), "f8", "centred")  # what is turned is read again

@@ -26,7 +26,8 @@ static inline void turn_square_f64(char *to, int64_t to_step, const char *from, 
   }
 #pragma GCC unroll 4
   for (int s = 0; 1 << s < SIDE_F64; s++) {
-    const side_f64 low = lane + (((lane & 1 << s) != 0) & (SIDE_F64 - (1 << s))), high = low + (1 << s);
+    const int64_t part = 1 << s, other = SIDE_F64 - part;
+    const side_f64 low = lane + (((lane & part) != 0) & other), high = low + part;
 #pragma GCC unroll 16
     for (int k = 0; k < SIDE_F64; k++)
       if (!(k & 1 << s)) {
