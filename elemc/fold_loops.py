@@ -35,7 +35,7 @@ from .values import Convert, Load, Op, Value, walk
 
 # Bytes of the arrays of a strip, at most: of the states of folds, which stay in the first cache;
 # of a value that goes through stages, as much as a processor looks ahead; of rows abreast; of what
-# is read across slice after slice, and stays in the second cache.
+# is read across slice after slice, and stays in the second cache; of lines that are turned.
 STRIP_BYTES = {"STRIP": 8192, "STAGE": 512, "ABREAST": 128, "SLICED": 512, "TURN": 128}
 LEAST_BYTES = 512  # of a strip with many arrays
 WIDE = 4  # times as wide are strips that wait for memory: lines that go on are foreseen

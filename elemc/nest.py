@@ -63,7 +63,8 @@ class Element(Value):
     A buffer is indexed by loop axes (`dims`, outermost first), and then by the place in the strip
     of axis `at`, if that is given; a local array by the current lane (`at` is "lane"), by the place
     in the tile of axes `dims` ("tile"), among rows side by side ("row" and column, or "packed" in
-    one), or in the strip of axis `at`.
+    one), or in the strip of axis `at`.  Of a buffer of the rows that are turned ("turn"), the first
+    of `dims` is the row.
     """
 
     name: str
@@ -121,7 +122,8 @@ class Write:
 class Loop:
     """A loop over one axis; `independent` if its iterations may run in any order.
 
-    A "mirrored" one is part of a loop over the same axis, and goes the other way.
+    A "mirrored" one is part of a loop over the same axis, and goes the other way; a "turning" one
+    copies what this turn of it and the next read across, as many as TURN.
     "parts" are of a strip, STAGE elements each.  `lines` are writes of its body that go past the
     caches, a block at a time; of `lined`, another of its writes, vectors are to fill whole lines;
     `ahead` is the axis around of which the next turn is asked for;

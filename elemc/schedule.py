@@ -128,9 +128,8 @@ class _Scheduler(Keeping):
 
     def level(self, level_roots: Sequence[Root], bound: tuple[str, ...], scope: Scope) -> None:
         """Everything that `level_roots` do inside of the loops over `bound`."""
-        for load in beside(level_roots, bound, self.spec, lambda v: scope.find(v) is not None or (
-                self.is_there(v))) if self.spec.crossed else ():
-            self.turning(load, level_roots, bound, scope)
+        if self.spec.crossed:
+            self.turn_rows(level_roots, bound, scope)
         segments = loops(level_roots, bound)
         around, kept = self.later, []
         for k, segment in enumerate(segments):
@@ -254,19 +253,23 @@ class _Scheduler(Keeping):
         inner.body.append(loop)
         self.level(segment.roots, (*bound, rows), inside.inside(loop.body))
 
-    def turning(self, load: Load, level_roots: Sequence[Root], bound: tuple[str, ...],
-                scope: Scope) -> None:
+    def turn_rows(self, level_roots: Sequence[Root], bound: tuple[str, ...],
+                  scope: Scope) -> None:
         """Of what lies across, some rows at a time are copied along their lines."""
-        order = max((remaining(r, bound) for r in level_roots), key=len)
-        columns = tuple(a for a in order if a in load.axes)
-        buffer = self.buffer(f"{self.spec.operands[load.operand].name}_rows", load.dtype, columns,
-                             shared=False, strip=bound[-1], length="TURN")
-        rows = replace(buffer, axes=load.axes, dims=(bound[-1], *columns), at="turn")
-        copy = Loop(bound[-1], "serial", [Assign(rows, load)], independent=True)
-        for axis in reversed(columns):
-            copy = Loop(axis, "turned" if axis == columns[-1] else "serial", [copy])
-        scope.body.append(Loop(bound[-1], "turning", [copy]))
-        scope.known[load] = rows
+        def is_there(value: Value) -> bool:
+            return is_fold(value) or scope.find(value) is not None
+
+        for load in beside(level_roots, bound, self.spec, is_there):
+            order = max((remaining(r, bound) for r in level_roots), key=len)
+            columns = tuple(a for a in order if a in load.axes)
+            buffer = self.buffer(f"{self.spec.operands[load.operand].name}_rows", load.dtype,
+                                 columns, shared=False, strip=bound[-1], length="TURN")
+            rows = replace(buffer, axes=load.axes, dims=(bound[-1], *columns), at="turn")
+            copy = Loop(bound[-1], "serial", [Assign(rows, load)], independent=True)
+            for axis in reversed(columns):
+                copy = Loop(axis, "turned" if axis == columns[-1] else "serial", [copy])
+            scope.body.append(Loop(bound[-1], "turning", [copy]))
+            scope.known[load] = rows
 
     def kind(self, axis: str, bound: tuple[str, ...], segment: Segment) -> str:
         """How a plain loop runs."""

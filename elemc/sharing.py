@@ -18,7 +18,7 @@ from .nest import (
 )
 from .order import few_axes, roots
 from .records import dataclass
-from .refold import loads_of
+from .refold import loads_of, memory_order
 from .roots import Root, axis_of, in_strips, next_axis, remaining
 from .specialize import HELD, IN_FOLDS, Across, read_across
 from .values import (
@@ -88,11 +88,10 @@ def across(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialize
 
 def crossing(spec: Specialized) -> tuple[Across, ...]:
     """What is read across by stores (`read_across`), and by folds along rows: as there."""
-    found = dict.fromkeys(read_across(spec))
-    folded = [v for v in walk(roots_of(spec.stores)) if isinstance(v, Fold)]
-    if not folded or len(spec.axes) < 2:
-        return tuple(found)
-    for root in roots(spec):
+    found, values = dict.fromkeys(read_across(spec)), walk(roots_of(spec.stores))
+    lines = {memory_order(v.access, spec.operands[v.operand])[-1:] for v in values
+             if isinstance(v, Load)}
+    for root in roots(spec) if len(lines) > 1 and any(isinstance(v, Fold) for v in values) else ():
         *_, row = map(axis_of, root.order or ("",))
         for load in loads_of(root.fold, spec) if root.over and not in_strips(root.order) else ():
             layout = spec.operands[load.operand].layout
@@ -109,10 +108,13 @@ def beside(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialize
     """What is read line by line along the rows of which each turn of the last loop takes one.
 
     Where stores and folds need all of a row, a tile does not do.  What is turned one by one takes
-    longer than to be read across.  As above, what `is_there` counts, not what it is made of.
+    longer than to be read across, and the last row does not come first.  As above, what `is_there`
+    counts, not what it is made of.
     """
     inner = {a for r in roots_of_loop for a in remaining(r, bound)}
-    if not bound or in_strips((*bound, *inner)):
+    back = any(isinstance(r.of, Scan) and r.of.reverse and bound[-1] in r.over
+               for r in roots_of_loop if bound)
+    if not bound or back or in_strips((*bound, *inner)):
         return []
     found = []
     for value in walk([v for r in roots_of_loop for v in r.inputs()], is_there):

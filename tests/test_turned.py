@@ -86,3 +86,15 @@ def test_out_of_the_way_of_what_is_written(dtype):
     np.testing.assert_array_equal(into, want)
     f(x, y.T, out=x)
     np.testing.assert_array_equal(x, want)
+
+
+def test_rows_that_come_last_first_are_not_turned():
+    """A sum from the end, in the gradient of a running one, goes along them with it."""
+    x, y = np.random.default_rng(0).standard_normal((2, 40, 600))
+    f = ec.compile(lambda x, y: np.cumsum((x * y).sum(axis=1)))
+    gradient = ec.vjp(f)
+    g = np.arange(40.0)
+    want = np.cumsum(g[::-1])[::-1, None]
+    across = y.T.copy().T
+    for got, other in zip(gradient(x, across, g), (y, x), strict=True):
+        np.testing.assert_allclose(got, want * other, rtol=1e-12)
