@@ -392,7 +392,7 @@ SHAPES = [(200, 512), (64, 40), (4097, 17), (9, 200), (2500, 7), (600, 5, 20), (
 
 @pytest.mark.parametrize("dtype, name", [
     pytest.param(dtype, name, marks=pytest.mark.optimized(
-        dtype == "float64" and name in ("sum", "several", "variance", "places")))
+        dtype == "float64" and name in ("several", "places")))
     for dtype in ("float64", "float32") for name in FOLDS])
 def test_chunks_of_short_rows_have_the_same_bits(monkeypatch, name, dtype):
     """Many short rows, and few slices of them, are folded in chunks; others in strips of columns.

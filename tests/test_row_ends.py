@@ -128,7 +128,9 @@ def test_strips_of_what_goes_on_from_row_to_row():
         assert_same_bits(last, apart[-1])
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1", "f2"])
+@pytest.mark.parametrize("dtype", [
+    pytest.param(dtype, marks=pytest.mark.optimized(dtype[0] == "f"))
+    for dtype in ("f4", "f8", "i4", "u1", "f2")])
 @pytest.mark.parametrize("step", [2, 3, 4, -2, -3, 5])
 def test_what_lies_between_is_dropped(dtype, step):
     total, norms = ec.compile(lambda x: np.sum(x)), ec.compile(lambda x: (x * x).sum(axis=-1))
