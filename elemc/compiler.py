@@ -38,7 +38,7 @@ from .schedule import schedule
 from .simplify import simplify
 from .specialize import Signature, specialize
 from .threads import cpus
-from .values import SELECT, Fold, Load, Op, Specialized, roots_of, walk
+from .values import SELECT, Convert, Fold, Load, Op, Specialized, Value, roots_of, walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,14 +176,24 @@ def flags_of(spec: Specialized, contract: bool,
     steps = {operand.layout.step for operand in spec.operands}
     gathered = (0 in steps or not steps.issubset(STEPS)) and not any(
         isinstance(v, Fold) for v in values)
-    if any(isinstance(v, Op) and (v.op.cost >= HEAVY or gathered and v.op is SELECT)
-           for v in values):
+    chosen = any(isinstance(v, Op) and v.op is SELECT for v in values) or converts_masks(values)
+    if gathered and chosen or any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values):
         wants.append("full vectors")
     elif not any(divides(v) and len(v.axes) == whole for v in values):
         wants.append("unrolled")  # no loop waits for divisions
     if any(isinstance(v, Op) and v.op is SHORTCUT for v in values):
         wants.append("unswitched")
     return flags, tuple(wants)
+
+
+def converts_masks(values: Sequence[Value]) -> bool:
+    """Whether comparisons are taken for numbers of another size than what is compared, or of bytes.
+
+    Of such, gathered, gcc makes short vectors, or none.
+    """
+    numbers = {v.dtype.itemsize for v in values if isinstance(v, Convert) and v.arg.dtype == bool}
+    sizes = numbers | {v.dtype.itemsize for v in values if isinstance(v, Load)}
+    return bool(numbers) and (len(sizes) > 1 or 1 in sizes)
 
 
 def _in_place(spec: Specialized, kernel: Kernel) -> frozenset[tuple[int, int]]:

@@ -198,7 +198,8 @@ def test_calls_and_choices_of_what_lies_apart(step, dtype, other):
 
 @pytest.mark.parametrize("step", APART)
 @pytest.mark.parametrize("function", [
-    np.exp, lambda x: np.where(x > 0.5, x, -x), lambda x: np.where(x > 0.5, 1.5, -1)])
+    np.exp, lambda x: np.where(x > 0.5, x, -x), lambda x: np.where(x > 0.5, 1.5, -1),
+    lambda x: (x > 0.5) * np.float64(1), lambda x: (x > 0.5).astype("int16")])
 def test_what_lies_apart_is_computed_in_vectors(function, step):
     if build.toolchain().family != "gcc":
         pytest.skip("what gcc makes vectors of")
