@@ -72,8 +72,8 @@ class Operand:
 
     @property
     def squares(self) -> bool:
-        """Whether vectors turn squares of its lines: plain elements of up to 8 bytes."""
-        plain = self.storage == "native" and self.dtype != np.float16
+        """Whether vectors turn squares of its lines: of up to 8 bytes that mean what they are."""
+        plain = self.storage == "native" and self.dtype not in (np.float16, np.bool_)
         return plain and self.dtype.itemsize <= 8
 
     def stride(self, dim: int) -> int | None:

@@ -108,22 +108,23 @@ def beside(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialize
     """What is read line by line along the rows of which each turn of the last loop takes one.
 
     Where stores and folds need all of a row, a tile does not do.  What is turned one by one takes
-    longer than to be read across, and the last row does not come first.  As above, what `is_there`
-    counts, not what it is made of.
+    longer than to be read across, and the last row does not come first; around a few elements loops
+    may go back, in lanes.  As above, what `is_there` counts, not what it is made of.
     """
     inner = {a for r in roots_of_loop for a in remaining(r, bound)}
     back = any(isinstance(r.of, Scan) and r.of.reverse and bound[-1] in r.over
                for r in roots_of_loop if bound)
     if not bound or back or in_strips((*bound, *inner)):
         return []
-    found = []
+    found, few = [], few_axes(spec)
     for value in walk([v for r in roots_of_loop for v in r.inputs()], is_there):
         if isinstance(value, Load) and not (inner.isdisjoint(value.axes) or is_there(value)):
             operand = spec.operands[value.operand]
             lines = operand.layout.unit and runs_along(
                 value.access, operand.layout.perm, bound[-1])
-            if lines and operand.squares and not value.guard and all(
-                    spec.between(a)[1] >= VECTOR for a in value.axes & {bound[-1], *inner}):
+            long = few.isdisjoint(inner & value.axes) and all(
+                spec.between(a)[1] >= VECTOR for a in value.axes & {bound[-1], *inner})
+            if lines and long and operand.squares and not value.guard:
                 found.append(value)
     return found
 

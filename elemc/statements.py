@@ -53,7 +53,7 @@ class Statements(FoldLoops):
         self.checks = False
         self.line: dict[int, str] = {}  # outputs in a block, and the axis of its loop
         self.streamed: dict[str, str] = {}  # outputs that go past the caches, and their C types
-        self.unsure: dict[str, tuple[str, str]] = {}  # axes of which only a part is gone through
+        self.shares: dict[str, tuple[str, str]] = {}  # what a thread goes through of an axis
         self.line_length, self.tile, self.pad = LINE_BYTES, TILE_BYTES, PAD_BYTES
 
     def rolled(self, item: Loop) -> bool:
@@ -182,11 +182,11 @@ class Statements(FoldLoops):
         view: dict[str, Any] = {
             "kind": "loop", "var": f"i{k}", "start": start, "stop": stop,
             "base": f"b{k}", "width": f"w{k}", "independent": item.independent,
-            "rolled": item.independent and item.axis not in self.unsure and self.rolled(item),
+            "rolled": item.independent and item.axis not in self.shares and self.rolled(item),
             "reverse": item.reverse, "fetch": [], "full": "", "ones": [], "last": [],
             "to_line": "", "pair": [], "left_start": ""}
         if item.kind.startswith("parallel"):
-            self.unsure[item.axis] = begin, end
+            self.shares[item.axis] = begin, end
             view |= {"start": begin, "stop": end}
         if item.independent:
             self.macros |= {"INDEPENDENT"} | ({"ROLLED"} if view["rolled"] else set())
@@ -213,7 +213,8 @@ class Statements(FoldLoops):
         view["body"] = self.body(item.body)
         self.over = ""
         self.strip = around
-        self.unsure.pop(item.axis, None)
+        if item.kind.startswith("parallel"):
+            del self.shares[item.axis]
         if item.lines:
             view |= self.lines(item, k)
         if item.kind == "lane":
@@ -284,7 +285,7 @@ class Statements(FoldLoops):
         [copy] = (s for s in statements(item.body) if isinstance(s, Assign))
         assert isinstance(copy.target, Element)
         self.need_strip("TURN", copy.target.dtype.itemsize)
-        start, stop = self.unsure.get(item.axis) or self.bounds(item.axis)
+        start, stop = self.shares.get(item.axis) or self.bounds(item.axis)
         self.within = {**around, item.axis: (f"from{k}", f"to{k}")}
         body = self.body(item.body)
         self.within = around

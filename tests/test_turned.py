@@ -98,3 +98,21 @@ def test_rows_that_come_last_first_are_not_turned():
     across = y.T.copy().T
     for got, other in zip(gradient(x, across, g), (y, x), strict=True):
         np.testing.assert_allclose(got, want * other, rtol=1e-12)
+
+
+@pytest.mark.parametrize("columns", [8, 700, (70, 20)], ids=str)
+@pytest.mark.parametrize("rows", [45, 1003])
+def test_folds_of_several_columns_share_the_rows(rows, columns):
+    """Each load is copied along its own; around a few elements lanes go back, where nothing is."""
+    rng = np.random.default_rng(0)
+    shape = (rows, *(columns if isinstance(columns, tuple) else (columns,)))
+    x, z = rng.standard_normal(shape), rng.standard_normal((rows, 900))
+    y, w = (np.asfortranarray(rng.standard_normal(a.shape)) for a in (x, z))
+    axes = tuple(range(1, x.ndim))
+    for function in (
+        lambda x, y, z, w: (x * y).sum(axis=axes) + (z * w).sum(axis=1),
+        lambda x, y, z, w: (x * y).max(axis=axes) + (z * w).sum(axis=1),
+        lambda x, y, z, w: (x * y).max(axis=axes).min() + (z * w).sum(axis=1),
+    ):
+        np.testing.assert_allclose(ec.compile(function)(x, y, z, w), function(x, y, z, w),
+                                   rtol=1e-10, atol=1e-10)
