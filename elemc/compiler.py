@@ -34,11 +34,12 @@ from .nest import Kernel, Write, statements, values_of
 from .ops import SHORTCUT
 from .quotients import divides
 from .records import dataclass
+from .row_ends import selects
 from .schedule import schedule
 from .simplify import simplify
 from .specialize import Signature, specialize
 from .threads import cpus
-from .values import SELECT, Convert, Fold, Load, Op, Specialized, Value, roots_of, walk
+from .values import Convert, Fold, Load, Op, Specialized, Value, roots_of, walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,8 +177,8 @@ def flags_of(spec: Specialized, contract: bool,
     steps = {operand.layout.step for operand in spec.operands}
     gathered = (0 in steps or not steps.issubset(STEPS)) and not any(
         isinstance(v, Fold) for v in values)
-    chosen = any(isinstance(v, Op) and v.op is SELECT for v in values) or converts_masks(values)
-    if gathered and chosen or any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values):
+    dear = any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values)
+    if dear or gathered and (selects(values) or converts_masks(values)):
         wants.append("full vectors")
     elif not any(divides(v) and len(v.axes) == whole for v in values):
         wants.append("unrolled")  # no loop waits for divisions

@@ -20,7 +20,7 @@ from .order import few_axes, roots
 from .records import dataclass
 from .refold import loads_of, memory_order
 from .roots import Root, axis_of, in_strips, next_axis, remaining
-from .specialize import HELD, IN_FOLDS, Across, read_across
+from .specialize import IN_FOLDS, Across, read_across, steps_across
 from .values import (
     VECTOR,
     ZERO,
@@ -91,15 +91,11 @@ def crossing(spec: Specialized) -> tuple[Across, ...]:
     found, values = dict.fromkeys(read_across(spec)), walk(roots_of(spec.stores))
     lines = {memory_order(v.access, spec.operands[v.operand])[-1:] for v in values
              if isinstance(v, Load)}
-    for root in roots(spec) if len(lines) > 1 and any(isinstance(v, Fold) for v in values) else ():
-        *_, row = map(axis_of, root.order or ("",))
-        for load in loads_of(root.fold, spec) if root.over and not in_strips(root.order) else ():
-            layout = spec.operands[load.operand].layout
-            held = IN_FOLDS if load.dtype.itemsize <= 4 else HELD
-            found |= {(load.operand, dim, held, spec.axes[row]): None
-                      for dim, at in enumerate(load.access)
-                      if at.terms == ((row, 1),) and at.divisor == 1
-                      and layout.unit and dim != layout.perm[-1]}
+    if len(lines) > 1 and any(isinstance(v, Fold) for v in values):
+        for root in roots(spec):
+            if root.over and not in_strips(root.order):
+                for load in loads_of(root.fold, spec):
+                    found |= steps_across(load, {axis_of(root.order[-1])}, IN_FOLDS, spec)
     return tuple(found)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -199,14 +199,21 @@ def read_across(spec: Specialized) -> tuple[Across, ...]:
     along = set(lines(spec).values())
     found: dict[Across, None] = {}
     for load in walk(roots_of(spec.stores), lambda v: isinstance(v, Fold)):
-        if isinstance(load, Load) and spec.operands[load.operand].role == "in":
-            layout = spec.operands[load.operand].layout
-            held = IN_MAPS if load.dtype.itemsize <= 4 else HELD
-            found |= {(load.operand, dim, held, spec.axes[axis]): None
-                      for dim, at in enumerate(load.access) for axis, step in at.terms
-                      if axis in along and step == 1 and at.divisor == 1
-                      and layout.unit and dim != layout.perm[-1]}
+        if isinstance(load, Load):
+            found |= steps_across(load, along, IN_MAPS, spec)
     return tuple(found)
+
+
+def steps_across(load: Load, along: Collection[str], narrow: int, spec: Specialized
+                 ) -> dict[Across, None]:
+    """Where a step along these axes goes to another line; `narrow` elements are read in place."""
+    operand = spec.operands[load.operand]
+    if operand.role != "in" or not operand.layout.unit:
+        return {}
+    held = narrow if load.dtype.itemsize <= 4 else HELD
+    return {(load.operand, dim, held, spec.axes[axis]): None
+            for dim, at in enumerate(load.access) for axis, step in at.terms
+            if axis in along and step == 1 and at.divisor == 1 and dim != operand.layout.perm[-1]}
 
 
 def _fields(given: Given) -> tuple[np.dtype, str, Layout]:

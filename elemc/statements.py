@@ -302,27 +302,30 @@ class Statements(FoldLoops):
         guarded = isinstance(there, Load) and there.guard
         if not operand.squares or guarded or operand.dtype != here.dtype:
             return ""
-        function, size = f"turn_{ctype(here.dtype).suffix}", here.dtype.itemsize
+        function = f"turn_{ctype(here.dtype).suffix}"
         self.helpers[function] = None
         [line] = (s.axis for s in item.body if isinstance(s, Loop))
-        if item.kind == "turned":
-            start, lines = self.span(item.axis)
-        else:
-            own, k = f"{here.name}, {self.strip} * {size}", self.digit[item.axis]
-            start, lines = f"b{k}", f"w{k}"
+        k = self.digit[item.axis]
+        start, lines = self.span(item.axis) if item.kind == "turned" else (f"b{k}", f"w{k}")
         begin, length = self.span(line)
         before, self.instead = self.instead, {**self.instead, item.axis: start, line: begin}
         use = self.use(there.operand, there.access, written=out)
-        if here.at == "tile":
-            own = f"&{here.name}[0][0], (TILE + PAD) * {size}"
-        elif here.at == "turn":
-            row = " * ".join(map(self.extent, here.dims[1:]))
-            own = f"&{self.text(here)}, {row} * {size}"
+        own = self.own_lines(here)
         other = f"{use.base}_p + {self.offset(use)}, {self.stride(use, item.axis)}"
         self.instead = before
         if out:
             return f"{function}({other}, {own}, {lines}, {length})"
         return f"{function}({own}, {other}, {length}, {lines})"
+
+    def own_lines(self, here: Element) -> str:
+        """Where the lines that are turned lie in an array of the kernel, and how far apart."""
+        size = here.dtype.itemsize
+        if here.at == "tile":
+            return f"&{here.name}[0][0], (TILE + PAD) * {size}"
+        if here.at == "turn":
+            row = " * ".join(map(self.extent, here.dims[1:]))
+            return f"&{self.text(here)}, {row} * {size}"
+        return f"{here.name}, {self.strip} * {size}"
 
     def span(self, axis: str) -> tuple[str, str]:
         """Where a loop over an axis starts, and how many turns it takes."""
