@@ -173,18 +173,34 @@ def flags_of(spec: Specialized, contract: bool,
     whole = max((len(v.axes) for v in values), default=0)
     wants = ["uncontracted"] if is_complex and not contract else []
     narrow = any(d.kind in "iu" and d.itemsize <= 2 for d in made)  # gcc 12 fails at some masks
-    wants += ["folds"] if any(isinstance(v, Fold) for v in values) and not narrow else []
-    steps = {operand.layout.step for operand in spec.operands}
-    gathered = (0 in steps or not steps.issubset(STEPS)) and not any(
-        isinstance(v, Fold) for v in values)
+    folds = any(isinstance(v, Fold) for v in values)
+    wants += ["folds"] if folds and not narrow else []
+    masks = any(v.dtype == bool for v in values)
+    wants += ["products"] if masks and any(map(multiplies, values)) else []
     dear = any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values)
-    if dear or gathered and (selects(values) or converts_masks(values)):
+    if dear or gathers(spec) and not folds and (selects(values) or converts_masks(values)):
         wants.append("full vectors")
     elif not any(divides(v) and len(v.axes) == whole for v in values):
         wants.append("unrolled")  # no loop waits for divisions
     if any(isinstance(v, Op) and v.op is SHORTCUT for v in values):
         wants.append("unswitched")
     return flags, tuple(wants)
+
+
+def multiplies(value: Value) -> bool:
+    """Whether numbers are folded that 1 leaves as they are."""
+    neutral = value.program.neutral or () if isinstance(value, Fold) else ()
+    return any(number == 1 and number.dtype != bool for number in neutral)
+
+
+def gathers(spec: Specialized) -> bool:
+    """Whether vectors of an operand's elements are gathered.
+
+    Of reversed ones gcc turns round vectors of the narrowest alone.
+    """
+    narrowest = min((operand.dtype.itemsize for operand in spec.operands), default=0)
+    return any(not step or step not in STEPS or step == -1 and operand.dtype.itemsize > narrowest
+               for operand in spec.operands for step in [operand.layout.step])
 
 
 def converts_masks(values: Sequence[Value]) -> bool:

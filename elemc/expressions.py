@@ -103,8 +103,10 @@ class Expressions:
         self.turn = ""  # what names begin with in the second of two turns
         self.lane = ""  # that of the lanes that are being folded
         self.over = ""  # that of a loop of calls whose vectors read on behind their last elements
-        self.calls = calls(walk(v for p in kernel.phases for s in statements(p.body)
-                                for v in values_of(s)))
+        values = walk(v for p in kernel.phases for s in statements(p.body) for v in values_of(s))
+        self.calls = calls(values)
+        self.numbers = {v.arg.name for v in values if isinstance(v, Convert)
+                        and isinstance(v.arg, Named) and v.arg.dtype == np.bool_}  # of bools
 
     # -- names -------------------------------------------------------------------------------
 
@@ -250,12 +252,9 @@ class Expressions:
                 return self.fold_index(value)
             case Position():
                 return self.affine(value.affine)
-            case Convert(arg=Load() as load) if load.dtype == np.bool_ and load.guard is None and (
+            case Convert(arg=Load() as load) if load.dtype == np.bool_ and (
                     value.dtype.kind == "f" or value.dtype.char in "hHiI" or self.kernel.exact):
-                self.macros.add("TRUTH")
-                text = self.element(self.use(load.operand, load.access),
-                                    self.kernel.operands[load.operand])
-                return f"({ctype(value.dtype).value})TRUTH({text})", CAST
+                return f"({ctype(value.dtype).value}){self.truth(load)}", CAST
             case Convert() if value.dtype == np.float16 and self.rounds_later(value):
                 return self.expr(value.arg)
             case Convert():
@@ -304,20 +303,33 @@ class Expressions:
 
     def load(self, value: Load) -> Text:
         """An element of an operand, in its value type."""
-        if value in self.apart_of:
-            return f"{self.apart_of[value]}[l]", PRIMARY
+        text = self.as_stored(value)
+        if value.dtype == np.float16:
+            self.helpers["half_to_float"] = None
+            return f"half_to_float({text})", PRIMARY
+        return (f"{text} != 0", 9) if value.dtype == np.bool_ else (text, PRIMARY)
+
+    def truth(self, value: Load) -> str:
+        """A bool that is read, as a number to compute with: 1, if it is not 0.
+
+        gcc makes vectors of it where it makes branches of a comparison, or none; of less width,
+        and of what only folds or chooses, comparisons make shorter ones.
+        """
+        self.macros.add("TRUTH")
+        return f"TRUTH({self.as_stored(value)})"
+
+    def as_stored(self, value: Load) -> str:
+        """An element of an operand, as it is stored, in native order."""
         operand = self.kernel.operands[value.operand]
-        text = self.element(self.use(value.operand, value.access), operand)
+        text = (f"{self.apart_of[value]}[l]" if value in self.apart_of else
+                self.element(self.use(value.operand, value.access), operand))
         if value.guard is not None:
             text = f"({self.text(value.guard)} ? {text} : 0)"
         if operand.storage == "swapped":
             swap = f"swap_{ctype(operand.dtype).suffix}"
             self.helpers[swap] = None
             text = f"{swap}({text})"
-        if operand.dtype == np.float16:
-            self.helpers["half_to_float"] = None
-            return f"half_to_float({text})", PRIMARY
-        return (f"{text} != 0", 9) if operand.dtype == np.bool_ else (text, PRIMARY)
+        return text
 
     def fold_index(self, index: FoldIndex) -> Text:
         """The index among the folded elements, in C order; vectors multiply no int64."""

@@ -184,7 +184,7 @@ class FoldLoops(Fetches):
         view["body"] = self.body(item.body)
         self.finer, self.apart_of = {}, {}
         end = f"e{k}" if tree else stop
-        view |= self.ending(item, end, count, apart, bool(picks))
+        view |= self.ending(item, end, count, apart, picks)
         view["final"] = sure and bool(view["last"]) and all(f.end_in_lanes for f in item.folds)
         at = view["first"] if apart == 1 else f"k * {lanes}"
         for fetch, use, distance, size in self.wanted(item, 2) if full else []:

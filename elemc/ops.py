@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .dtypes import CTYPES, ctype, dtype_of
+from .dtypes import CTYPES, ctype, dtype_of, literal
 from .errors import ArgumentError
 from .mathlib import COMPLEX, FUNCTIONS, SIMD
 from .ops_base import ALL_NAN, CALL, INTERNAL, TABLE, CCode, ScalarOp, code_of, is_helper
@@ -142,8 +142,11 @@ def cast_code(src: np.dtype, dst: np.dtype) -> CCode:
         if s.kind == "c":
             return CCode(f"({d.value}){{0}}", 14)
         return code_of(f"make_{d.suffix}(({part_type})({{0}}), 0)")
-    if dst == np.float16:
+    if dst == np.float16 and not np.can_cast(src, dst):
         return code_of("half_of_double({0})" if src == np.float64 else "round_half({0})")
+    if src == np.bool_ and d.kind == "f":
+        # a cast of what several comparisons decide fills no vectors
+        return CCode(f"{{0}} ? {literal(dst.type(1))} : {literal(dst.type(0))}", 3)
     if s.kind == "f" and d.kind in "iu":
         return code_of(f"{d.suffix}_of_{'f64' if src == np.float64 else 'f32'}({{0}})")
     if src == np.float16 and dst == np.float32:

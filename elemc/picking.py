@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .cost import HEAVY, calls, cost
 from .dtypes import ctype
-from .expressions import Expressions
+from .expressions import Expressions, Use
 from .layout import STEP
 from .nest import (
     LANE_BYTES,
@@ -53,31 +53,57 @@ class Picking(Expressions):
 
     def picked(self, item: LaneLoop, count: int, end: str = ""
                ) -> tuple[list[str], dict[Load, str]]:
-        """Statements that pick what lies apart for a turn of `count` lanes, and into which arrays.
+        """Statements that bring together what lies apart for `count` lanes, and into which arrays.
 
         A turn that another follows reads on behind its last element.  The last one, before `end`,
         reads as much before its first, which is of the row if that has more than `count` elements.
         """
-        lanes, found, names = self.lanes_of(count), [], {}
-        index = f"({end} - {lanes})" if end else f"k * {lanes}"
-        for load in walk(v for s in item.body for v in values_of(s)):
-            if isinstance(load, Load) and (step := self.step_to_pick(load, item.axis, count)):
-                use, before = self.use(load.operand, load.access), abs(step) - 1 if end else 0
-                place = self.address(use, item.axis, index)
-                if before:
-                    place += f" {'-' if step > 0 else '+'} {before * load.dtype.itemsize}"
-                function = f"every_{ctype(load.dtype).suffix}"
-                self.helpers[function] = None
+        found: list[str] = []
+        names = {}
+        loads = [v for v in walk(v for s in item.body for v in values_of(s))
+                 if isinstance(v, Load) and item.axis in v.axes]
+        narrowest = min((load.dtype.itemsize for load in loads), default=0)
+        mixed = narrowest < max(PICKED_BYTES, *(load.dtype.itemsize for load in loads), 0)
+        for load in loads:
+            step = self.step_to_pick(load, item.axis, count)
+            step = 0 if end and item.least <= count else step
+            if step or mixed and self.gathered(load, item.axis, narrowest):
+                use, lanes = self.use(load.operand, load.access), self.lanes_of(count)
                 names[load] = name = f"{use.base}_apart{2 if self.turn else ''}"
-                found += [f"{self.type(load.dtype)} {name}[{lanes}]",
-                          f"{function}({name}, {place}, {before}, {step}, {lanes})"]
+                first = f"{end} - {lanes}" if end else f"k * {lanes}"
+                found += [f"{ctype(load.dtype).storage} {name}[{lanes}]",
+                          self.every(use, step, name, item.axis, first, lanes, bool(end)) if step
+                          else self.each(use, name, item.axis, first, lanes)]
         return found, names
+
+    def every(self, use: Use, step: int, name: str, axis: str, first: str, lanes: str, last: bool
+              ) -> str:
+        """What picks elements a `step` apart from all that lie there, or before in the `last`."""
+        operand = self.kernel.operands[use.operand]
+        before, function = abs(step) - 1 if last else 0, f"every_{ctype(operand.dtype).suffix}"
+        self.helpers[function] = None
+        place = self.address(use, axis, f"({first})" if last else first)
+        if before:
+            place += f" {'-' if step > 0 else '+'} {before * operand.dtype.itemsize}"
+        return f"{function}({name}, {place}, {before}, {step}, {lanes})"
+
+    def each(self, use: Use, name: str, axis: str, first: str, lanes: str) -> str:
+        """What copies elements one by one: of several sizes gcc gathers them for no vectors."""
+        around, self.instead = self.instead, {**self.instead, axis: f"({first} + l)"}
+        element, self.instead = self.element(use, self.kernel.operands[use.operand]), around
+        return f"for (int l = 0; l < {lanes}; l++) {name}[l] = {element}"
 
     def step_to_pick(self, load: Load, axis: str, count: int) -> int:
         """How many elements lie from one to the next, if vectors are to pick them; else 0."""
         size, step = load.dtype.itemsize, self.step(load, axis)
         wide = load.dtype.kind in "fiu" and size >= PICKED_BYTES and size * count >= LANE_BYTES
         return step if wide and 1 < abs(step) <= STEP else 0
+
+    def gathered(self, load: Load, axis: str, narrowest: int) -> bool:
+        """Whether elements do not follow each other; gcc turns round the `narrowest` alone."""
+        follow = (1,) if load.dtype.itemsize > narrowest else (1, -1)
+        return load.guard is None and self.step(load, axis) not in follow and all(
+            at.divisor == 1 for at in load.access if axis in at.axes)
 
     def step(self, load: Load, axis: str) -> int:
         """How many elements lie from one that is loaded to the next, with its sign; 0: unknown."""

@@ -47,12 +47,12 @@ class RowEnds(Picking):
         """What the templates need to lay out statements."""
         raise NotImplementedError
 
-    def ending(self, item: LaneLoop, stop: str, count: int, apart: int, picked: bool
+    def ending(self, item: LaneLoop, stop: str, count: int, apart: int, picks: Collection[Load]
                ) -> dict[str, Any]:
         """What is left of a row, which ends at `stop`, when `count` lanes have had their turns.
 
-        Turns that fold what lies between elements `apart`, or have `picked` what is wanted from it,
-        read on behind their last element, and leave at least one.
+        Turns that fold what lies between elements `apart`, or pick what is wanted from it, read on
+        behind their last element, and leave at least one.
 
         It is folded in lanes again, by the `last` statements, if there are any `left`, or in the
         `same` loop; then the `others` go on one by one.  The `rest` are all, for shorter rows.
@@ -68,7 +68,8 @@ class RowEnds(Picking):
         # any element may be folded twice, and is still what it was
         again = bool(last) and not stores and not others and all(f.idempotent for f in item.folds)
         same = again and any(f.top for f in item.folds)  # gcc spills the states of two
-        over, wide = picked or apart > 1, lanes if apart == 1 else f"{lanes} * {apart}"
+        over = apart > 1 or any(self.step_to_pick(load, item.axis, count) for load in picks)
+        wide = lanes if apart == 1 else f"{lanes} * {apart}"
         left = f"(({stop} - 1) % {lanes} + 1)" if over else self.left(stop, lanes)
         values = walk(v for s in last for v in values_of(s))
         view: dict[str, Any] = {
@@ -79,7 +80,7 @@ class RowEnds(Picking):
                 isinstance(v, Load) and item.axis in v.axes and abs(self.step(v, item.axis)) != 1
                 for v in values)),
             "over": over, "picks": []}
-        if picked and item.least > count:
+        if picks:
             view["picks"], self.apart_of = self.picked(item, count, stop)
         view["last"] = self.body(last) if again else [
             part for s in last for part in self.left_out(s, f"l < {lanes} - {left}")]

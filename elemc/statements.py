@@ -90,8 +90,10 @@ class Statements(FoldLoops):
         """What the templates need to lay out one statement."""
         match item:
             case Let():
-                return {"kind": "let", "name": item.name, "value": self.text(item.value),
-                        "type": self.type(item.value.dtype)}
+                value = item.value
+                return {"kind": "let", "name": item.name, "type": self.type(value.dtype),
+                        "value": self.truth(value) if isinstance(value, Load) and
+                        item.name in self.numbers else self.text(value)}
             case Local():
                 strip = "STAGE" if self.ends else self.strip
                 if item.strip:

@@ -82,7 +82,8 @@ class Toolchain(NamedTuple):
         long ones.  "unrolled": short turns wait for the loop's own instructions; renaming
         registers, which comes with it, adds compile time alone.  "unswitched": loops that go one of
         two ways are two loops, however long.  "folds": calls of memset between loops empty their
-        registers.  "branches": code without loops that count compiles in four fifths of the time.
+        registers.  "products": where masks choose 1, gcc branches instead of multiplying by it.
+        "branches": code without loops that count compiles in four fifths of the time.
         """
         if self.family != "gcc":
             return ()
@@ -93,6 +94,7 @@ class Toolchain(NamedTuple):
                               "-fno-rename-registers"),
                  "unswitched": ("--param=max-unswitch-insns=1000",),
                  "folds": ("-fno-tree-loop-distribute-patterns",),
+                 "products": ("-fno-tree-pre",),
                  "branches": ("-fno-tree-loop-optimize", "-fno-tree-vrp",
                               "-fno-tree-dominator-opts", "-fno-schedule-insns2")}
         return tuple(flag for want in wants for flag in flags.get(want, ()))

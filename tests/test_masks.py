@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import elemc as ec
+from elemc import build
 
 from .helpers import compile_together
 from .test_orders import LAYOUTS
@@ -91,6 +92,83 @@ def test_no_branch_chooses():
     # one vector after the other chooses in flat arrays
     text = ec.compile(lambda x, m: np.where(m, x, 0.0)).dump(x[:, 0].copy(), m[:, 0].copy())
     assert "choose_f64(" not in text
+
+
+NUMBERS = [
+    lambda x, y: ((x > 0) & (y < 1)) * 1.5,
+    lambda x, y: np.sqrt((x > 0) | (y < 1)),
+    lambda x, y: np.sum(((x > 0) ^ (y < 1)) * 1.5, axis=-1),
+    lambda x, y: np.mean(np.where((x > 0) & (y < 1), x, y) * (x > 0), axis=-1),
+    lambda x, y: x * 2 + x.astype("float16") * y - np.where(x, y, 1.5),
+    lambda x, y: (x.astype("float32") < x * 2) * 1.5 + (y > 0),
+    lambda x, y: np.prod(np.where(y > 0, y.astype("float64"), 1), axis=-1),
+    lambda x, y: np.max((x > 0) * y, axis=-1),
+]
+
+
+@pytest.mark.parametrize("x_dtype", ["bool", "uint8", "float16", "int16", "float64"])
+@pytest.mark.parametrize("y_dtype", ["float32", "uint8", "bool"])
+@pytest.mark.parametrize("place", [slice(None), slice(None, None, 3), slice(None, None, -1)])
+def test_masks_as_numbers(x_dtype, y_dtype, place):
+    """What masks, or bools with other bytes than 0 and 1, are as numbers, in vectors or alone."""
+    rng = np.random.default_rng(0)
+    compiled = [ec.compile(of) for of in NUMBERS]
+
+    def made(dtype):
+        bytes_ = rng.integers(0, 3, (3, 500)).astype("uint8")
+        return bytes_.view(bool)[:, place] if dtype == "bool" else bytes_.astype(dtype)[:, place]
+
+    pairs = [(made(x_dtype)[:, :n], made(y_dtype)[:, :n]) for n in (9, 70, 150)]
+    compile_together((f, pair) for f in compiled for pair in pairs)
+    for pair in pairs:
+        plain = [a & True if a.dtype == bool else a for a in pair]  # NumPy counts bytes
+        for f, of in zip(compiled, NUMBERS, strict=True):
+            want = of(*plain)
+            single = 1e-2 if want.dtype == np.float16 else 1e-5
+            np.testing.assert_allclose(f(*pair), want, rtol=single)
+            assert f(*pair).dtype == want.dtype
+
+
+@pytest.mark.parametrize("number", range(len(NUMBERS)))
+@pytest.mark.parametrize("step", [1, 3])
+def test_masks_fill_vectors(number, step):
+    if build.toolchain().family != "gcc" or not build.toolchain().simd:
+        pytest.skip("what gcc makes vectors of")
+    x, y = np.ones(3000 * step, bool)[::step], np.ones(3000 * step, np.float32)[::step]
+    text = ec.compile(NUMBERS[number]).dump(x, y, stage="vectorization")
+    loops = [line for line in text.splitlines() if "INDEPENDENT" in line or "UNROLL" in line]
+    assert loops and not any("scalar" in line for line in loops), text
+
+
+@pytest.mark.parametrize("storage", ["native", "swapped", "unaligned"])
+@pytest.mark.parametrize("dtype", ["uint8", "bool", "int16", "float16"])
+@pytest.mark.parametrize("step", [-7, -1, 2, 5])
+def test_narrow_elements_apart_beside_wide_ones(dtype, step, storage):
+    """They are copied one by one for the vectors, here and at the end of the row."""
+    rng = np.random.default_rng(0)
+    folds = [lambda x, y: np.sum(x * y, axis=1), lambda x, y: np.max(x + y, axis=1),
+             lambda x, y: np.count_nonzero(x > y, axis=1), lambda x, y: np.sum(x * y)]
+    compiled = [ec.compile(fold) for fold in folds]
+
+    def placed(array):
+        array = np.ascontiguousarray(array[:, ::-1 if step < 0 else 1])
+        apart = np.zeros((len(array), array.shape[1] * abs(step)), array.dtype)
+        apart[:, ::abs(step)] = array
+        if storage == "swapped":
+            apart = apart.astype(apart.dtype.newbyteorder())
+        elif storage == "unaligned":
+            room = np.zeros(apart.nbytes + 1, "u1")[1:].view(apart.dtype).reshape(apart.shape)
+            room[:] = apart
+            apart = room
+        return apart[:, ::step] if step > 0 else apart[:, ::abs(step)][:, ::-1]
+
+    pairs = [(placed(rng.integers(0, 2, (3, n)).astype(dtype)),
+              placed(rng.integers(-9, 9, (3, n)).astype(wide)))
+             for n in (40, 64, 65, 300) for wide in ("float64", "int32")]
+    compile_together((f, pair) for f in compiled for pair in pairs)
+    for pair in pairs:
+        for f, fold in zip(compiled, folds, strict=True):
+            np.testing.assert_array_equal(f(*pair), fold(*pair))
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
