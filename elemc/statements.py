@@ -91,9 +91,11 @@ class Statements(FoldLoops):
         match item:
             case Let():
                 value = item.value
+                text = self.text(value)
+                if isinstance(value, Load) and value.dtype == bool and item.name in self.numbers:
+                    text = self.truth(value)
                 return {"kind": "let", "name": item.name, "type": self.type(value.dtype),
-                        "value": self.truth(value) if isinstance(value, Load) and
-                        item.name in self.numbers else self.text(value)}
+                        "value": text}
             case Local():
                 strip = "STAGE" if self.ends else self.strip
                 if item.strip:

@@ -79,11 +79,10 @@ class Toolchain(NamedTuple):
         `-ffp-contract=off` notwithstanding (seen in gcc 12); then an element's bits would depend
         on its position.  "full vectors": where elements have to be gathered, gcc takes short
         vectors, which are cheaper to fill; but what calls functions of the math library wants
-        long ones.  "unrolled": short turns wait for the loop's own instructions; renaming
-        registers, which comes with it, adds compile time alone.  "unswitched": loops that go one of
-        two ways are two loops, however long.  "folds": calls of memset between loops empty their
-        registers.  "products": where masks choose 1, gcc branches instead of multiplying by it.
-        "branches": code without loops that count compiles in four fifths of the time.
+        long ones.  "unrolled": short turns wait for the loop's own instructions; the renaming of
+        registers that comes with it takes time alone.  "unswitched": loops that go one of two ways
+        are two loops.  "folds": calls of memset between loops empty their registers.  "products":
+        gcc branches where masks choose 1.  "branches": code without loops compiles in less time.
         """
         if self.family != "gcc":
             return ()
@@ -93,8 +92,7 @@ class Toolchain(NamedTuple):
                  "unrolled": ("-funroll-loops", "--param=max-unroll-times=4", "-fno-web",
                               "-fno-rename-registers"),
                  "unswitched": ("--param=max-unswitch-insns=1000",),
-                 "folds": ("-fno-tree-loop-distribute-patterns",),
-                 "products": ("-fno-tree-pre",),
+                 "folds": ("-fno-tree-loop-distribute-patterns",), "products": ("-fno-tree-pre",),
                  "branches": ("-fno-tree-loop-optimize", "-fno-tree-vrp",
                               "-fno-tree-dominator-opts", "-fno-schedule-insns2")}
         return tuple(flag for want in wants for flag in flags.get(want, ()))

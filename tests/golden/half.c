@@ -39,6 +39,15 @@ static inline float half_to_float(half h)
   return float_of_bits(sign | bits_f32(twice < (1u << 27) ? tiny : normal));
 }
 
+/* a float rounded to float16: the sum with a power of two has as many bits as are left of it */
+static inline float round_half(float x)
+{
+  const uint32_t bias = (bits_f32(x) << 1) & 0xFF000000, most = bias > 0x8F000000 ? 0x8F000000 : bias;
+  const float power = float_of_bits((most < 0x71000000 ? 0x71000000 : most) / 2 + 0x07800000);
+  const float rounded = power + __builtin_fabsf(x) * 0x1p+112f * 0x1p-110f - power; /* of 4 |x| */
+  return __builtin_copysignf(rounded * 0x1p+110f * 0x1p-112f, x);
+}
+
 /* float to float16, to nearest even; without branches (the FP16 library's method) */
 static inline half float_to_half(float x)
 {
@@ -48,12 +57,6 @@ static inline half float_to_half(float x)
   const uint32_t sum = bits_f32(float_of_bits((scale >> 1) + 0x07800000) + magnitude);
   const uint32_t rounded = ((sum >> 13) & 0x7C00) + (sum & 0x0FFF);
   return (half)(sign | (twice > 0xFF000000 ? 0x7E00 : rounded));
-}
-
-/* a float rounded to float16 */
-static inline float round_half(float x)
-{
-  return half_to_float(float_to_half(x));
 }
 
 int kernel_half(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
