@@ -16,7 +16,8 @@ SECONDS = 2e-3  # a sample lasts at least this long
 
 # a, b: matrices; p: a positive one; v, w: as long as its rows and columns; t: of rank 3; x: a long
 # vector; s: a table of 3 columns, u: one of 20, e: one of 20 of int8; i, j: matrices of int64, k, l
-# of int32, c, d of int8, f, g of bool; y, z: of complex numbers.
+# of int32, c, d of int8, f, g of bool; y, z: of complex numbers; m: a picture of three channels of
+# uint8, n: the weights of these, h: a matrix of float16.
 EXPRESSIONS = """
     a + b; a + b.T; a * v; a * w[:, None]; a - b / 2; a ** 2; a ** 3; p ** 0.5; p ** 1.5; p ** b
     a // b; a % b; a % 1.0; np.fmod(a, b); abs(a); np.sign(a); np.floor(a); np.rint(a)
@@ -53,6 +54,18 @@ EXPRESSIONS = """
     a * np.sin(w)[:, None]; a ** abs(v); u * np.exp(u[0]); np.exp(-np.abs(v)) * w[:, None]
     (a * np.cos(v)).sum(axis=1); a / (1 + v * v)
     np.argmin((v[:, None, None] - u[None, :20]) ** 2, axis=1)
+    (m / 255 - n) / n; m * n; (m / n.dtype.type(255)) ** 2.2; m.astype(n.dtype).mean(axis=(0, 1))
+    np.clip(m * n, 0, 255).astype("uint8"); np.where(m > 128, 255, 0).astype("uint8"); 255 - m
+    (m * n).sum(axis=-1); m.max(axis=-1); m.argmax(axis=-1); (m > 128).any(axis=-1)
+    (m[..., 0] * n[0] + m[..., 1] * n[1] + m[..., 2] * n[2]).astype("uint8"); m[..., ::-1] * n
+    np.maximum(m[..., 0], m[..., 1]) - np.minimum(m[..., 0], m[..., 1]); m[..., 1] * n[1]
+    (m.transpose(2, 0, 1) - n[:, None, None]) / 255; m[::2, ::2] / 255; m[..., 0].max()
+    ((m[..., 1] > 100) & (m[..., 1] < 200)).sum(); np.where(m[..., 0] > 9, m[..., 1], 0).mean()
+    ((a > 0) & (b < 1)) * 1.5; np.sqrt((a > 0) | (b < 1)); np.where((a > 0) & f, a, b).mean(axis=1)
+    np.prod(np.where(a > 0, p, 1), axis=1); (a > 0) * a + (b > 0) * b; f * a + f; np.exp(f) - a
+    np.sqrt(s[:, 0] ** 2 + s[:, 1] ** 2 + s[:, 2] ** 2); np.arctan2(s[:, 1], s[:, 0]); s[:, 2] > 0
+    s[:, 0] - s[:, 0].mean(); h * 2 + 1; h.sum(axis=1); np.exp(h); h * h[0]; np.sign(c) * a
+    np.clip(a * 9, -99, 99).astype("int8"); np.floor(a).astype("int64"); np.rint(b).astype("int32")
 """
 
 
@@ -76,7 +89,9 @@ def operands(elements: int, dtype: str) -> dict[str, np.ndarray]:
             "e": rng.integers(-9, 9, (max(20, elements // 20), 20)).astype("int8"), "i": i, "j": j,
             "k": i.astype("int32"), "l": j.astype("int32"), "c": i.astype("int8"),
             "d": j.astype("int8"), "f": a > 0, "g": b > 0, "y": (a + 1j * b).astype(complexes),
-            "z": (b - 1j * a).astype(complexes)}
+            "z": (b - 1j * a).astype(complexes),
+            "m": rng.integers(0, 256, (max(2, side // 3), side, 3)).astype("uint8"),
+            "n": np.array([0.3, 0.59, 0.11], dtype), "h": a.astype("float16")}
 
 
 def times(elements: int, dtype: str, rounds: int) -> Iterator[tuple[str, float, float, Ratio]]:
@@ -98,7 +113,8 @@ def times(elements: int, dtype: str, rounds: int) -> Iterator[tuple[str, float, 
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             want = np.asarray(plain(*arrays))
-            if problem := _wrong(np.asarray(compiled(*arrays)), want, TOLERANCE[dtype]):
+            tolerance = 1e-2 if want.dtype == np.float16 else TOLERANCE[dtype]
+            if problem := _wrong(np.asarray(compiled(*arrays)), want, tolerance):
                 raise RuntimeError(f"{text}: {problem}")
             timers = [Timer(lambda f=f: f(*arrays)) for f in (compiled, plain)]  # noqa: B023
             once = min(timers[1].repeat(2, 1))

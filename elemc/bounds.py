@@ -9,6 +9,7 @@ import numpy as np
 
 from . import quotients
 from .cost import DEAR, FORESEEN, HELD, JAMMED, calls, jams
+from .layout import STEPS
 from .places import COUNTS, PLACED
 from .refold import loads_of, memory_order, order_in_memory
 from .values import (
@@ -45,6 +46,7 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     """What is worth knowing of extents that are now `sizes`: the least and most they may be."""
     marks = _Marks(spec, sizes)
     marks.of_places()
+    marks.of_planes()
     if len(spec.axes) > 1 and all(sizes[e] for every in spec.axes.values() for e in every):
         for operand, access in marks.accesses:
             marks.of_row(operand, access)
@@ -85,6 +87,18 @@ class _Marks:
             extent = self.longest(axis)
             self.found[extent] = _between([0, *(np.iinfo(d).max for d in COUNTS)],
                                           self.sizes[extent])
+
+    def of_planes(self) -> None:
+        """One plane of interleaved ones: its elements are as far apart as there are planes."""
+        for number, access in self.accesses:
+            operand, planes = self.spec.operands[number], []
+            for dim in reversed(operand.layout.perm):
+                if access[dim].axes:
+                    break
+                planes.append(operand.extents[dim])
+            step = math.prod(self.sizes[e] for e in planes)
+            if operand.layout.unit and step > 1 and step in STEPS:
+                self.found |= {e: (self.sizes[e], self.sizes[e]) for e in planes}
 
     def of_row(self, operand: int, access: Access) -> None:
         """Rows that an operand has in memory.

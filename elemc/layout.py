@@ -59,7 +59,8 @@ def layout_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> La
 class Operand:
     """An array argument of a kernel.
 
-    `storage` is "native", "unaligned" or "swapped" (byte order; aligned or not).
+    `storage` is "native", "unaligned" or "swapped" (byte order; aligned or not).  `extents` are
+    those of its dimensions, and `shape` how long they are in all calls of the kernel.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Operand:
     dtype: np.dtype
     storage: str
     layout: Layout
+    extents: tuple[int, ...] = ()
     shape: tuple[int | None, ...] = ()  # as far as it is known
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -109,11 +110,10 @@ class Leaves:
             if isinstance(root.of, Store):
                 store = root.of
                 mask = None if store.mask is None else values[store.mask]
-                value, aside = values[store.value], self.aside.get(store)
-                scope.body.append(Assign(aside, value) if aside else Write(
-                    store.operand, store.access, value, store.mode, mask))
+                scope.body.append(self.write(store, values[store.value], mask))
                 self.forget_kept(store)
-                if store.value in self.kept and not aside and self.may_wait(store.value, root):
+                if store.value in self.kept and store not in self.aside and self.may_wait(
+                        store.value, root):
                     self.leave(store.value, store)  # where it stays
             else:
                 self.update(root, scope, values)
@@ -130,14 +130,21 @@ class Leaves:
                 made = scope.value(value)  # may be made of what was kept there so far
                 self.forget_kept(store)
                 scope.known[value] = made if isinstance(made, Named) else scope.let(made)
-                scope.body.append(Write(store.operand, store.access, scope.known[value],
-                                        store.mode, None))
+                scope.body.append(self.write(store, scope.known[value], None))
                 self.leave(value, store)
+
+    def write(self, store: Store, value: Value, mask: Value | None) -> Statement:
+        """What puts a value where `store` does, or with rows that lie side by side."""
+        aside = self.aside.get(store)
+        return Assign(aside, value) if aside else Write(
+            store.operand, store.access, value, store.mode, mask)
 
     def leave(self, value: Value, store: Store) -> None:
         """A value is from now on found where `store` writes."""
         self.kept[value] = store
-        self.buffered[value] = Load(value.axes, value.dtype, store.operand, store.access)
+        aside = self.aside.get(store)
+        self.buffered[value] = replace(aside, axes=value.axes) if aside else Load(
+            value.axes, value.dtype, store.operand, store.access)
 
     def may_wait(self, value: Value, root: Root) -> bool:
         """Whether what is read where `root` stores is a value that was written there."""
@@ -145,8 +152,8 @@ class Leaves:
 
     def forget_kept(self, store: Store) -> None:
         """What was kept where `store` writes is to be found there no longer."""
-        for value, at in [*self.buffered.items()]:
-            if isinstance(at, Load) and at.operand == store.operand:
+        for value in [v for v, at in self.kept.items() if at.operand == store.operand]:
+            if value in self.buffered:
                 del self.buffered[value], self.kept[value]
 
     def advance(self, scans: Sequence[Root], scope: Scope) -> None:

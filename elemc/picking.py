@@ -62,8 +62,9 @@ class Picking(Expressions):
         names = {}
         loads = [v for v in walk(v for s in item.body for v in values_of(s))
                  if isinstance(v, Load) and item.axis in v.axes]
-        narrowest = min((load.dtype.itemsize for load in loads), default=0)
-        mixed = narrowest < max(PICKED_BYTES, *(load.dtype.itemsize for load in loads), 0)
+        sizes = {load.dtype.itemsize for load in loads}
+        narrowest = min(sizes, default=0)
+        mixed = len(sizes) > 1 and narrowest < PICKED_BYTES
         for load in loads:
             step = self.step_to_pick(load, item.axis, count)
             step = 0 if end and item.least <= count else step

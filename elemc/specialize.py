@@ -97,7 +97,7 @@ def specialize(graph: Graph, extents: Extents, signature: Signature,
     exact = exact_extents(extents, signature)
     operands = [
         Operand(name, "in" if i < len(graph.inputs) else "captured", node.ndim, *_fields(given),
-                tuple(exact.get(e) for e in extents.of[node]))
+                *_lengths(extents.of[node], exact))
         for i, (name, node, given) in enumerate(zip(names, nodes, signature.inputs, strict=True))]
     lowering = Lowering(graph, extents, signature.ones, operands)
     live = [k for k, mode in enumerate(signature.modes) if mode != "null"]
@@ -113,7 +113,7 @@ def specialize(graph: Graph, extents: Extents, signature: Signature,
         if given is None:
             given = Given(value.dtype, "native", keep_order(values, env, operands))
         operands.append(Operand(output_names[k], "out", len(env), *_fields(given),
-                                tuple(exact.get(e) for e in extents.of[graph.outputs[k]])))
+                                *_lengths(extents.of[graph.outputs[k]], exact)))
         mask = None
         if signature.mask is not None:
             at = tuple(ZERO if one else a or ZERO for one, a in zip(
@@ -218,6 +218,11 @@ def steps_across(load: Load, along: Collection[str], narrow: int, spec: Speciali
 
 def _fields(given: Given) -> tuple[np.dtype, str, Layout]:
     return given.dtype, given.storage, given.layout
+
+
+def _lengths(extents: Sequence[int], exact: dict[int, int]
+             ) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
+    return tuple(extents), tuple(map(exact.get, extents))
 
 
 def keep_order(values: Iterable[Value], env: Env, operands: Sequence[Operand]) -> Layout:

@@ -14,8 +14,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from .cost import HEAVY, calls
-from .nest import CHUNK, PACK, ROWS
+from .nest import CHUNK, LANES, PACK, ROWS
 from .refold import loads_of, memory_order, order_in_memory
 from .roots import Root, axis_of, in_strips
 from .values import (
@@ -120,28 +122,48 @@ def _between_slices(found: list[Root], spec: Specialized) -> list[Root]:
 def _abreast(found: list[Root], spec: Specialized) -> list[Root]:
     """Roots in which what goes along rows, one element after the other, takes several at once.
 
-    So no element waits for the one before, and vectors go along the rows, which lie side by side
-    in buffers.  A single addition is not worth it, nor are cheap ones where buffers are large.
-    With them go folds of what they give, which must not depend on how many rows there are; all of
-    them go one way, or none does.
+    That is what cannot be merged, and what calls functions along short rows.  So no element waits
+    for the one before, and vectors go along the rows, which lie side by side in buffers.  A single
+    addition is not worth it, nor are cheap ones where buffers are large.  With them go folds of
+    what they give, which must not depend on how many rows there are, and stores; all of them go one
+    way, or none does.
     """
+    short = _in_order(found, spec)
     moved: dict[Store | Fold, Root] = {}
     for root in found:
-        if not root.merges or any(n in moved for n in root.needs):
+        if not root.merges or root in short or any(n in moved for n in root.needs):
             moved[root.of] = root
     ways = {(r.order, r.over) for r in moved.values()}
-    if len(ways) != 1 or any(r.merges and not r.fold.program.exact for r in moved.values()):
+    if len(ways) != 1 or any(r.merges and not r.fold.program.exact and r not in short
+                             for r in moved.values()):
         return found
     [(order, over)] = ways
     if len(order) < 2 or over != {order[-1]} or order[-2].endswith("/"):
         return found
     (rows, _), (_, length) = (spec.between(a) for a in order[-2:])
     least = HEAVY if length > BLOCK else 2
-    if rows < VECTOR or all(r.merges or r.fold.program.cost < least for r in moved.values()):
+    if rows < VECTOR or not short and all(
+            r.merges or r.fold.program.cost < least for r in moved.values()):
         return found
     turned = (*order[:-2], f"{order[-2]}/", order[-1], order[-2])
     return [*(r for r in found if r.of not in moved),  # whose results stores wait for, too
             *(replace(r, order=turned, length="ABREAST") for r in moved.values())]
+
+
+def _in_order(found: Sequence[Root], spec: Specialized) -> list[Root]:
+    """Folds that call functions along rows that fill no lanes, and add one after the other.
+
+    Of a row that one of them alone goes through, gcc makes vectors along the axis around, but not
+    of float16.
+    """
+    folds = [r for r in found if r.merges and r.over == {r.order[-1]}
+             and VECTOR <= spec.between(r.order[-1])[0] and spec.between(r.order[-1])[1] < LANES]
+    values = walk((v for r in folds for v in r.inputs()), lambda v: isinstance(v, Fold))
+    rows = {r.order[-1] for r in folds}
+    again = len(folds) > 1 or not rows.isdisjoint(
+        a for s in spec.stores for at in s.access for a in at.axes)
+    apart = again or any(v.dtype == np.float16 for v in values)
+    return folds if apart and calls(values) else []
 
 
 def _in_chunks(found: list[Root], spec: Specialized) -> list[Root]:

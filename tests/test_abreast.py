@@ -76,6 +76,63 @@ def test_as_few_rows_at_a_time(name):
             same(f(turned[k]), want, close)
 
 
+def log_softmax(x):
+    top = x.max(axis=1, keepdims=True)
+    return x - top - np.log(np.exp(x - top).sum(axis=1, keepdims=True))
+
+
+SHORT = {
+    "logarithm": log_softmax,
+    "softmax": lambda x: np.exp(x) / np.exp(x).sum(axis=1, keepdims=True),
+    "kept": lambda x: (np.exp(x), np.exp(x).sum(axis=1), x - np.exp(x).max(axis=1)[:, None]),
+    "variance": lambda x: np.var(np.exp(x), axis=1),
+    "several": lambda x: np.tanh(x).sum(axis=1) * x.max(axis=1) + np.sin(x).prod(axis=1),
+    "weighted": lambda x: x * np.exp(x).mean(axis=1, keepdims=True, where=x > 0),
+    "gradient": ec.grad(lambda x: np.sum(log_softmax(x)[:, 0])),
+    "place": lambda x: (np.exp(x).argmax(axis=1), np.exp(x).sum(axis=1)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i2"])
+@pytest.mark.parametrize("name", SHORT)
+def test_functions_of_short_rows(name, dtype):
+    """They are folded in order, as many as there are: bits do not depend on how many rows are."""
+    if name == "gradient" and dtype == "i2":
+        pytest.skip("integers have no gradient")
+    f, of = ec.compile(SHORT[name]), SHORT[name]
+    scale = 1 if dtype == "f2" else 3
+    arrays = [(RNG.normal(size=(rows, length)) * scale).astype(dtype)
+              for rows, length in ((400, 10), (37, 8), (33, 15), (200, 9))]
+    laid = [*arrays, arrays[0][::-1, ::-1], arrays[1][::3], np.asfortranarray(arrays[3])]
+    compile_together((f, [x]) for x in [*laid, *(x[:FEW] for x in arrays)])
+    for k, x in enumerate(laid):
+        got = f(x)
+        if k < len(arrays):
+            same(got, in_parts(f, x))
+            same(f(x), got)
+        if name != "gradient":
+            tolerance = {"f8": 1e-12, "f4": 1e-5}.get(dtype, 1e-2)
+            same(got, of(x), lambda a, b: np.testing.assert_allclose(
+                a, b, rtol=tolerance, atol=tolerance))  # noqa: B023
+
+
+def test_short_rows_lie_side_by_side():
+    x = np.ones((500, 10), np.float32)
+    for name, beside in (("logarithm", True), ("softmax", True), ("several", True)):
+        assert ("rows side by side" in ec.compile(SHORT[name]).dump(x)) == beside
+    alone = ec.compile(lambda x: np.log(np.exp(x).sum(axis=1)))
+    assert "rows side by side" not in alone.dump(x)
+    assert "rows side by side" in alone.dump(x.astype("f2"))
+    f, held = ec.compile(SHORT["softmax"]), RNG.normal(size=(500, 10))
+    want = f(held)
+    f(held, out=held)
+    same(held, want)
+    memory = np.zeros((501, 10))
+    memory[:500] = want
+    f(memory[:500], out=memory[1:])
+    same(memory[1:], f(want))
+
+
 @pytest.mark.parametrize("dtype", ["f2", "f4", "i1", "i4", "i8", "u2", "c8", "c16", ">f8", ">i4"])
 def test_dtypes(dtype):
     f = ec.compile(lambda x: (ec.scan(COUNT, x, 1), ec.accumulate(COUNT, x, axis=1)))
