@@ -91,13 +91,12 @@ class _Marks:
     def of_planes(self) -> None:
         """One plane of interleaved ones: its elements are as far apart as there are planes."""
         for number, access in self.accesses:
-            operand, planes = self.spec.operands[number], []
-            for dim in reversed(operand.layout.perm):
-                if access[dim].axes:
-                    break
-                planes.append(operand.extents[dim])
+            operand = self.spec.operands[number]
+            layout, perm = operand.layout, operand.layout.perm[::-1]
+            count = next((k for k, dim in enumerate(perm) if access[dim].axes), 0)
+            planes = [operand.extents[dim] for dim in perm[:count]]
             step = math.prod(self.sizes[e] for e in planes)
-            if operand.layout.unit and step > 1 and step in STEPS:
+            if layout.unit and all(layout.packed[::-1][:count]) and step > 1 and step in STEPS:
                 self.found |= {e: (self.sizes[e], self.sizes[e]) for e in planes}
 
     def of_row(self, operand: int, access: Access) -> None:

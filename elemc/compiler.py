@@ -163,12 +163,17 @@ def load(spec: Specialized, kernel: Kernel, source: Source, contract: bool = Fal
 
 def flags_of(spec: Specialized, contract: bool,
              reassociate: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """A kernel's flags for the compiler, and what else it needs of it."""
-    flags = (("-ffp-contract=fast",) if contract else ()) + (
-        ("-fassociative-math", "-fno-signed-zeros") if reassociate else ())
+    """A kernel's flags for the compiler, and what else it needs of it.
+
+    Nothing is reassociated beside float16: what converts it multiplies and adds numbers that would
+    cancel out.
+    """
     values = walk(roots_of(spec.stores))
     made = [v.dtype for v in values if isinstance(v, (Op, Fold))]
     made += [dtype for v in values if isinstance(v, Fold) for dtype in v.program.state]
+    halves = any(v.dtype == np.float16 for v in values)
+    flags = (("-ffp-contract=fast",) if contract else ()) + (
+        ("-fassociative-math", "-fno-signed-zeros") if reassociate and not halves else ())
     is_complex = any(dtype.kind == "c" for dtype in made)
     whole = max((len(v.axes) for v in values), default=0)
     wants = ["uncontracted"] if is_complex and not contract else []
@@ -198,9 +203,10 @@ def gathers(spec: Specialized) -> bool:
 
     Of reversed ones gcc turns round vectors of the narrowest alone.
     """
-    narrowest = min((operand.dtype.itemsize for operand in spec.operands), default=0)
-    return any(not step or step not in STEPS or step == -1 and operand.dtype.itemsize > narrowest
-               for operand in spec.operands for step in [operand.layout.step])
+    steps = [(operand.layout.step, operand.dtype.itemsize) for operand in spec.operands]
+    narrowest = min(size for _, size in steps)
+    return any(not step or step not in STEPS or step == -1 and size > narrowest
+               for step, size in steps)
 
 
 def converts_masks(values: Sequence[Value]) -> bool:

@@ -64,7 +64,7 @@ def function(inputs: Sequence[Array], outputs: Any, mode: Any = "broadcast", ord
     contract : bool
         Allow fused multiply-adds: faster, and rounded differently from NumPy.
     reassociate : bool
-        Allow the C compiler to reorder additions and multiplications.
+        Allow the C compiler to reorder additions and multiplications, but beside float16.
 
     Returns
     -------

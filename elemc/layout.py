@@ -60,7 +60,8 @@ class Operand:
     """An array argument of a kernel.
 
     `storage` is "native", "unaligned" or "swapped" (byte order; aligned or not).  `extents` are
-    those of its dimensions, and `shape` how long they are in all calls of the kernel.
+    those of its dimensions, and `shape` how long they are in all calls of the kernel; a mask, whose
+    dimensions are all walked, has neither.
     """
 
     name: str

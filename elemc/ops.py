@@ -142,7 +142,7 @@ def cast_code(src: np.dtype, dst: np.dtype) -> CCode:
         if s.kind == "c":
             return CCode(f"({d.value}){{0}}", 14)
         return code_of(f"make_{d.suffix}(({part_type})({{0}}), 0)")
-    if dst == np.float16 and not np.can_cast(src, dst):
+    if dst == np.float16 and not np.can_cast(src, dst):  # bytes are float16s as they are
         return code_of("half_of_double({0})" if src == np.float64 else "round_half({0})")
     if src == np.bool_ and d.kind == "f":
         # a cast of what several comparisons decide fills no vectors

@@ -60,9 +60,9 @@ def roots(spec: Specialized) -> list[Root]:
         inner = {a for n in needs for a in n.over if few.issuperset(n.over)
                  and n.axes.issuperset(b for b in order if b not in n.over)}
         order = (*(a for a in order if a not in inner), *(a for a in order if a in inner))
-        for need in needs:  # what a strip computes, the same strip stores
+        for need in needs:  # what a strip computes, the same strip stores, or its rows
             abreast = isinstance(need, Scan) or folds[need].length == "ABREAST"
-            gone = {*need.over} - {*order} if abreast else need.over
+            gone = ({*need.over} - {*order}) if abreast else need.over
             kept = tuple(a for a in folds[need].order if a not in gone and ":" not in a)
             if {axis_of(a) for a in kept} == set(order):
                 order = kept

@@ -1,7 +1,8 @@
-"""What lies a few elements apart along a row that is folded in lanes, without gathering it.
+"""What lies apart along a row that is folded in lanes, without gathering it for vectors.
 
 gcc would gather it: in lanes it does not know of anything behind the last one, so it cannot load
-what is between.  Whole vectors are loaded instead, and picked from, or folded with what is between.
+what is between.  Of a few elements apart whole vectors are loaded instead, and picked from, or
+folded with what is between; elements of several sizes, which gcc does not gather, are copied first.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ class Picking(Expressions):
                ) -> tuple[list[str], dict[Load, str]]:
         """Statements that bring together what lies apart for `count` lanes, and into which arrays.
 
-        A turn that another follows reads on behind its last element.  The last one, before `end`,
-        reads as much before its first, which is of the row if that has more than `count` elements.
+        A turn that another follows reads on behind its last element, if it picks.  The last one,
+        before `end`, reads as much before its first, which is of the row if that has more than
+        `count` elements; else nothing is picked there.
         """
         found: list[str] = []
         names = {}

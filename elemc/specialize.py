@@ -222,6 +222,7 @@ def _fields(given: Given) -> tuple[np.dtype, str, Layout]:
 
 def _lengths(extents: Sequence[int], exact: dict[int, int]
              ) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
+    """The extents of an operand's dimensions, and how long those are that are known."""
     return tuple(extents), tuple(map(exact.get, extents))
 
 

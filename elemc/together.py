@@ -153,15 +153,19 @@ def _abreast(found: list[Root], spec: Specialized) -> list[Root]:
 def _in_order(found: Sequence[Root], spec: Specialized) -> list[Root]:
     """Folds that call functions along rows that fill no lanes, and add one after the other.
 
-    Of a row that one of them alone goes through, gcc makes vectors along the axis around, but not
-    of float16.
+    Of a row that one fold alone goes through gcc makes vectors along the axis around, but not if it
+    is folded again, or stored along, and not of float16.
     """
-    folds = [r for r in found if r.merges and r.over == {r.order[-1]}
-             and VECTOR <= spec.between(r.order[-1])[0] and spec.between(r.order[-1])[1] < LANES]
+    def goes(root: Root) -> bool:
+        if not root.merges or root.over != {root.order[-1]}:
+            return False
+        low, high = spec.between(root.order[-1])
+        return VECTOR <= low and high < LANES
+
+    folds = [*filter(goes, found)]
     values = walk((v for r in folds for v in r.inputs()), lambda v: isinstance(v, Fold))
-    rows = {r.order[-1] for r in folds}
-    again = len(folds) > 1 or not rows.isdisjoint(
-        a for s in spec.stores for at in s.access for a in at.axes)
+    stored = {a for s in spec.stores for at in s.access for a in at.axes}
+    again = len(folds) > 1 or any(r.order[-1] in stored for r in folds)
     apart = again or any(v.dtype == np.float16 for v in values)
     return folds if apart and calls(values) else []
 

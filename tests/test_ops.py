@@ -181,6 +181,20 @@ def test_double_rounds_once_to_half():
         assert_same_bits(real(numbers), numbers.real.astype(np.float16))
 
 
+@pytest.mark.parametrize("loose", [{}, {"contract": True}, {"reassociate": True}])
+def test_float16_is_rounded_however_loose(loose):
+    """What stays one in between, and what is beyond its largest number."""
+    x = np.concatenate([np.linspace(-9, 9, 1001), [1e5, -1e6, 65519, 65520, 1e-7, 3e-8, np.inf]])
+    x = x.astype(np.float32)
+    half = x[:1001].astype(np.float16)
+    between = ec.compile(lambda x: x.astype("float16").astype("float32"), **loose)
+    assert_same_bits(between(x), x.astype(np.float16).astype(np.float32))
+    f = ec.compile(lambda x: (x.astype("float16") * np.float16(.0625)), **loose)
+    assert_same_bits(f(x), x.astype(np.float16) * np.float16(.0625))
+    g = ec.compile(lambda x: x * x * x + x, **loose)
+    assert_same_bits(g(half), half * half * half + half)
+
+
 def test_halves_are_rounded_once_where_they_are_added():
     x, y = (sample("float16", (1000,), k) for k in range(2))
     out = y.copy()

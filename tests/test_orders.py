@@ -100,7 +100,7 @@ def test_a_few_lines_are_written_one_after_the_other(columns, strips):
 
 @pytest.mark.parametrize("length, of_map, of_fold", [
     (3, False, True), (4, False, True), (5, True, True), (7, True, True), (8, False, True),
-    (9, False, False), (15, False, False)])
+    (9, False, True), (15, False, True)])
 def test_where_vectors_go_along_the_axis_before_short_rows(length, of_map, of_fold):
     x, g = np.random.default_rng(0).standard_normal((300, length)), np.ones(length)
     for turned, function in (
