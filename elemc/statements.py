@@ -91,9 +91,10 @@ class Statements(FoldLoops):
         match item:
             case Let():
                 value = item.value
-                text = self.text(value)
                 if isinstance(value, Load) and value.dtype == bool and item.name in self.numbers:
                     text = self.truth(value)
+                else:
+                    text = self.text(value)
                 return {"kind": "let", "name": item.name, "type": self.type(value.dtype),
                         "value": text}
             case Local():
