@@ -61,8 +61,8 @@ def test_folds(number):
     np.testing.assert_array_equal(f(x, y, m), f(x, y, m))
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "int16", "uint8"])
-@pytest.mark.parametrize("columns", [2, 5, 8, 16, 20, 63, 100])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int16", "uint8"])
+@pytest.mark.parametrize("columns", [2, 5, 8, 20, 63])
 def test_short_rows(columns, dtype):
     """What a mask chooses of a row, of a column, and of all, with rows that fill no vector."""
     rng = np.random.default_rng(columns)
@@ -106,7 +106,7 @@ NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize("x_dtype", ["bool", "uint8", "float16", "float64"])
+@pytest.mark.parametrize("x_dtype", ["bool", "uint8", "float16"])
 @pytest.mark.parametrize("y_dtype", ["float32", "uint8", "bool"])
 @pytest.mark.parametrize("place", [slice(None), slice(None, None, 3), slice(None, None, -1)])
 def test_masks_as_numbers(x_dtype, y_dtype, place):
@@ -142,7 +142,7 @@ def test_masks_fill_vectors(number, step):
 
 @pytest.mark.parametrize("storage", ["native", "swapped", "unaligned"])
 @pytest.mark.parametrize("dtype", ["uint8", "bool", "int16", "float16"])
-@pytest.mark.parametrize("step", [-7, -1, 2, 5])
+@pytest.mark.parametrize("step", [-7, -1, 2])
 def test_narrow_elements_apart_beside_wide_ones(dtype, step, storage):
     """They are copied one by one for the vectors, here and at the end of the row."""
     rng = np.random.default_rng(0)

@@ -99,8 +99,8 @@ def test_places_along_rows(dtype):
                 np.testing.assert_array_equal(f(y), want)
 
 
-@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i8", "i4", "i2", "u1", "?"])
-@pytest.mark.parametrize("length", [3, 8, 15, 17, 32, 45, 100, 700])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i8", "i2", "u1", "?"])
+@pytest.mark.parametrize("length", [3, 15, 17, 45, 700])
 def test_places_in_rows_apart(dtype, length):
     rng = np.random.default_rng(length)
     whole = rng.integers(0, 50, (70, length + 3))
@@ -161,10 +161,10 @@ FLOATS = ("float64", "float32", "float16")
 
 
 @pytest.mark.parametrize("name, dtype", [
-    (name, dtype) for name in PLACES for dtype in (*FLOATS, "int64", "int32", "int8", "bool")
+    (name, dtype) for name in PLACES for dtype in (*FLOATS, "int64", "int8", "bool")
     if dtype not in FLOATS[1:] or name not in ("of waiting", "beside sums")])  # these round
-@pytest.mark.parametrize("shape", [(9000, 1), (5000, 2), (2000, 10), (1033, 33), (30, 900),
-                                   (40000, 2)], ids=str)
+@pytest.mark.parametrize("shape", [(9000, 1), (2000, 10), (1033, 33), (30, 900), (40000, 2)],
+                         ids=str)
 def test_places(name, dtype, shape):
     """Along columns and along rows, first of all that are as good."""
     rng = np.random.default_rng(0)

@@ -10,7 +10,7 @@ import pytest
 import elemc as ec
 from elemc import build
 
-from .helpers import assert_same_bits
+from .helpers import assert_same_bits, compile_together
 
 pytestmark = pytest.mark.optimized
 
@@ -104,8 +104,9 @@ def staged(x, y):
 @pytest.mark.parametrize("function", [columns, staged])
 def test_strips(function, dtype):
     f = ec.compile(function)
-    for length in LENGTHS:
-        x, y = normal(70, length, dtype=dtype), normal(length, dtype=dtype)
+    pairs = [(normal(70, n, dtype=dtype), normal(n, dtype=dtype)) for n in LENGTHS]
+    compile_together((f, pair) for pair in pairs)
+    for x, y in pairs:
         results, wants = f(x, y), function(x, y)
         for got, want in zip(results if function is columns else [results],
                              wants if function is columns else [wants], strict=True):
@@ -130,19 +131,22 @@ def test_strips_of_what_goes_on_from_row_to_row():
 
 @pytest.mark.parametrize("dtype", [
     pytest.param(dtype, marks=pytest.mark.optimized(dtype[0] == "f"))
-    for dtype in ("f4", "f8", "i4", "u1", "f2")])
-@pytest.mark.parametrize("step", [2, 3, 4, -2, -3, 5])
+    for dtype in ("f4", "f8", "u1", "f2")])
+@pytest.mark.parametrize("step", [2, 3, 4, -2, 5])
 def test_what_lies_between_is_dropped(dtype, step):
     total, norms = ec.compile(lambda x: np.sum(x)), ec.compile(lambda x: (x * x).sum(axis=-1))
     lowest = ec.compile(lambda x: x.min(axis=-1))
+    calls = []
     for shape in [(10_003,), (9, 16), (9, 17), (3, 331)]:
         near = (RNG.random((*shape, abs(step))) * 9).astype(dtype)
         if near.dtype.kind == "f":
             near[..., 1:] = RNG.choice([np.nan, np.inf, 1e-42], size=near[..., 1:].shape)
         x = near.reshape(*shape[:-1], -1)[..., ::abs(step)]
         x = x if step > 0 else x[..., ::-1]
-        for f in (norms, lowest, *[total] * (len(shape) == 1)):
-            assert_same_bits(f(x), f(x.copy()))
+        calls += [(f, x) for f in (norms, lowest, *[total] * (len(shape) == 1))]
+    compile_together((f, [y]) for f, x in calls for y in (x, x.copy()))
+    for f, x in calls:
+        assert_same_bits(f(x), f(x.copy()))
 
 
 @pytest.mark.parametrize("dtype, step, lanes", [
@@ -186,10 +190,12 @@ def test_calls_and_choices_of_what_lies_apart(step, dtype, other):
         lambda x, y: (x > y).any(axis=1),
         lambda x, y: np.log1p(np.abs(x)) - (x * y).sum(axis=1, keepdims=True),
     ):
-        f = ec.compile(function)
+        f, pairs = ec.compile(function), []
         for length in (8, 9, 17, 33, 64):
             x, y = (RNG.normal(size=(5, length)) * 3).astype(dtype), normal(length, dtype="f8")
-            y = np.abs(y * 3).astype(other)
+            pairs.append((x, np.abs(y * 3).astype(other)))
+        compile_together((f, [z, y]) for x, y in pairs for z in (x, few_apart(x, step)))
+        for x, y in pairs:
             want = f(x, y)
             assert_same_bits(f(few_apart(x, step), y), want)
             if want.ndim == 2:

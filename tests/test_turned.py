@@ -20,7 +20,7 @@ OF_ALL = {
 SHAPES = [(40, 600), (7, 700), (600, 9), (33, 1025), (70, 17, 33), (5, 9, 600)]
 
 
-@pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "c8", "c16", "i2", "f2", "?", ">f8"])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "c16", "i2", "f2", "?", ">f8"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_as_numpy_and_as_what_lies_along(shape, dtype):
     """Along whichever axis the lines of `y` lie."""
