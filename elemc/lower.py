@@ -27,7 +27,7 @@ from .graph import (
 from .graph_gradients import Scatter, SumTo
 from .layout import Operand
 from .maps import Extents
-from .ops import HIGH, LOW, NEAR, OPS, QUOTIENT
+from .ops import HIGH, LOW, NEAR, OPS, QUOTIENT, inverse_of
 from .reads import Env, Reads
 from .values import (
     SELECT,
@@ -327,14 +327,3 @@ def _exact(graph: Graph) -> set[Node]:
             near = isinstance(node, Apply) and node.op is NEAR
             stack.extend(() if near else node.children)
     return found
-
-
-def inverse_of(y: Any) -> tuple[np.floating, np.floating]:
-    """The inverse of a number, rounded towards 0, and what it lacks."""
-    from fractions import Fraction
-
-    exact = 1 / Fraction(float(y))
-    high = y.dtype.type(float(exact))
-    if abs(Fraction(float(high))) > abs(exact):
-        high = np.nextafter(high, y.dtype.type(0))
-    return high, y.dtype.type(float(exact - Fraction(float(high))))

@@ -91,6 +91,9 @@ HIGH = ScalarOp("high", 1, np.reciprocal, {"f": "inverse_high_{S}({0})"}, notati
                 kinds="f", cost=6)
 LOW = ScalarOp("low", 2, lambda y, high: 1 / y - high, {"f": "inverse_low_{S}({0}, {1})"},
                notation="low({0}, {1})", kinds="f", cost=6)
+# The same as x / y of an integer x that has no more bits than `ratios.FEW_BITS`.
+RATIO = ScalarOp("ratio", 4, lambda x, y, high, low: x / y, {"f": "ratio_{S}({0}, {1}, {2}, {3})"},
+                 notation="{0} / {1}", kinds="f", cost=2)
 # The same as x / y, where `near` is 1 / y, and neither is odd: 1 where what is left of x, or the
 # quotient, may leave the range of exponents; else what is said of the divisor.
 DIVIDE_BY = ScalarOp("divide_by", 3, lambda x, y, near: x / y, {"f": "divide_by_{S}({0}, {1}, {2})"},
@@ -99,6 +102,17 @@ ODD = ScalarOp("odd", 2, lambda x, divisor: np.where((x == 0) | _within(x, 960, 
                {"f": "odd_{S}({0}, {1})"}, notation="odd({0}, {1})", kinds="f", cost=4, like=np.add)
 ODD_DIVISOR = ScalarOp("odd_divisor", 1, lambda y: ~_within(y, 60, 24), {"f": "odd_divisor_{S}({0})"},
                        notation="odd_divisor({0})", kinds="f", cost=4, like=np.positive)
+
+
+def inverse_of(y: Any) -> tuple[np.floating, np.floating]:
+    """The inverse of a number, rounded towards 0, and what it lacks."""
+    from fractions import Fraction
+
+    exact = 1 / Fraction(float(y))
+    high = y.dtype.type(float(exact))
+    if abs(Fraction(float(high))) > abs(exact):
+        high = np.nextafter(high, y.dtype.type(0))
+    return high, y.dtype.type(float(exact - Fraction(float(high))))
 
 
 def _within(x: np.ndarray, double: int, single: int) -> np.ndarray:
@@ -124,8 +138,8 @@ UNROUNDED = {
 }
 
 INTERNAL.update((op.name, op) for op in (
-    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, QUOTIENT, HIGH, LOW, DIVIDE_BY, ODD, ODD_DIVISOR,
-    ROOT, SHORTCUT, CHOICE, *TIED.values()))
+    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, QUOTIENT, HIGH, LOW, RATIO, DIVIDE_BY, ODD,
+    ODD_DIVISOR, ROOT, SHORTCUT, CHOICE, *TIED.values()))
 
 
 def cast_code(src: np.dtype, dst: np.dtype) -> CCode:

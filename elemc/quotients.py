@@ -69,9 +69,9 @@ def _shortcut(value: Value, row: str, inverses: dict[Value, Value]) -> Value:
     """A quotient as a product where that is exact in the whole row."""
     x, y = value.args
     if y not in inverses:
-        inverses[y] = _op("reciprocal", y.dtype, y)
-    quick = _op(DIVIDE_BY, value.dtype, x, y, inverses[y])
-    return _op(SHORTCUT, value.dtype, _fine(x, y, row), quick, value)
+        inverses[y] = operation("reciprocal", y.dtype, y)
+    quick = operation(DIVIDE_BY, value.dtype, x, y, inverses[y])
+    return operation(SHORTCUT, value.dtype, _fine(x, y, row), quick, value)
 
 
 def folds(spec: Specialized) -> bool:
@@ -132,16 +132,18 @@ def _goes_along(x: Value, order: Sequence[str], spec: Specialized) -> bool:
 
 def _fine(x: Value, y: Value, row: str) -> Value:
     """Whether `divide_by` divides a whole row: nothing in it is odd."""
-    divisor, none = _op(ODD_DIVISOR, y.dtype, y), Literal(frozenset(), x.dtype, x.dtype.type(0))
+    divisor = operation(ODD_DIVISOR, y.dtype, y)
+    none = Literal(frozenset(), x.dtype, x.dtype.type(0))
     columns = row in y.axes
-    odd = _op(ODD, x.dtype, x, divisor if columns else none)
+    odd = operation(ODD, x.dtype, x, divisor if columns else none)
     program = fold_program(ACCUMULATORS["sum"], x.dtype)
     found: Value = Fold(odd.axes.difference((row,)), x.dtype, program, odd, (row,), None, None)
     if not columns:
-        found = _op("add", x.dtype, found, divisor)
-    return _op("equal", BOOL, found, none)
+        found = operation("add", x.dtype, found, divisor)
+    return operation("equal", BOOL, found, none)
 
 
-def _op(op: ScalarOp | str, dtype: np.dtype, *args: Value) -> Op:
+def operation(op: ScalarOp | str, dtype: np.dtype, *args: Value) -> Op:
+    """An operation on values."""
     axes = frozenset[str]().union(*(a.axes for a in args))
     return Op(axes, dtype, OPS[op] if isinstance(op, str) else op, args)

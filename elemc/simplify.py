@@ -80,17 +80,43 @@ def _divide(node: Apply) -> Node | None:
 
 def _add(node: Apply) -> Node | None:
     """Know that x + -0.0 is x, and so is x + 0 for integers."""
-    a, b = node.args
     if node.dtype is None or node.dtype.kind not in "iuf":
         return None
     nothing = -0.0 if node.dtype.kind == "f" else 0
-    return a if is_const(b, nothing) else b if is_const(a, nothing) else None
+    for one, other in (node.args, node.args[::-1]):
+        if is_const(other, nothing):
+            return one
+        if is_const(other, 0) and (x := _negated(one)):
+            return _from_nothing(x)
+    return None
+
+
+def _negated(node: Node) -> Node | None:
+    """The x of -x or of x * -1."""
+    if not isinstance(node, Apply):
+        return None
+    if node.op.name == "negative":
+        return node.args[0]
+    minus = [k for k, x in enumerate(node.args) if is_const(x, -1)]
+    return node.args[1 - minus[0]] if minus and node.op.name == "multiply" else None
 
 
 def _subtract(node: Apply) -> Node | None:
     """Know that x - 0.0 is x."""
     a, b = node.args
-    return a if is_const(b, 0) and node.dtype is not None and node.dtype.kind in "iuf" else None
+    if node.dtype is None or node.dtype.kind not in "iuf":
+        return None
+    if is_const(b, 0):
+        return a
+    return _from_nothing(b) if is_const(a, 0) and node.dtype.kind == "f" else None
+
+
+def _from_nothing(x: Node) -> Node:
+    """0.0 - x of floats, of which gcc 12 makes -x where it knows that x is never -0.0."""
+    nothing = const(0, x.dtype)
+    minus = make(Apply, OPS["negative"], (x,), x.dtype)
+    some = make(Apply, OPS["not_equal"], (x, nothing), np.dtype(bool))
+    return make(Apply, OPS["where"], (some, minus, nothing), x.dtype)
 
 
 def _power(node: Apply) -> Node | None:

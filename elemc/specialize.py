@@ -13,6 +13,7 @@ from .layout import Layout, Operand
 from .lower import Lowering
 from .maps import Extents
 from .quotients import by_inverses, divides
+from .ratios import by_constants
 from .reads import Env
 from .records import dataclass
 from .refold import refold
@@ -128,7 +129,7 @@ def specialize(graph: Graph, extents: Extents, signature: Signature,
     spec = Specialized(tuple(operands), axes, tuple(stores), signature.large,
                        bounds | {e: (n, n) for e, n in exact.items()}, signature.far,
                        signature.crossed, signature.third)
-    return by_inverses(refold(merge_axes(spec)))
+    return by_inverses(by_constants(refold(merge_axes(spec))))
 
 
 def exact_extents(extents: Extents, signature: Signature) -> dict[int, int]:

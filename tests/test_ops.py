@@ -274,3 +274,16 @@ def test_integer_quotients(dtype):
         f = ec.compile(lambda x, by=by: (x // by, x % by))
         for got, want in zip(f(x), quiet(lambda by=by: (x // by, x % by)), strict=True):
             assert_same_bits(got, want)
+
+
+@pytest.mark.parametrize("of", [
+    lambda x: 0 - x, lambda x: 0.0 + -x, lambda x: -x + 0, lambda x: x * -1 + 0,
+    lambda x: 0 - (0 - x), lambda x: 0 - np.maximum(x, 0), lambda x: -0.0 - x, lambda x: x - 0,
+])
+@pytest.mark.parametrize("made", [
+    lambda i: i.astype("f8"), lambda i: i.astype("f4"), lambda i: np.abs(i * 0.5),
+    lambda i: (i > 0) * 1.5, lambda i: i * -0.0])
+def test_nothing_less_a_zero_is_positive(made, of):
+    """Compilers that know numbers to be no -0.0 are not always right about what comes of them."""
+    i = np.arange(-2, 40).astype("int8")
+    assert_same_bits(ec.compile(lambda i: of(made(i)))(i), of(made(i)))

@@ -1,0 +1,89 @@
+"""Integers divided by constants: products, with the bits of divisions."""
+
+import numpy as np
+import pytest
+
+import elemc as ec
+from elemc import build
+
+from .helpers import assert_same_bits, compile_together
+
+pytestmark = pytest.mark.optimized
+
+RNG = np.random.default_rng(3)
+CONSTANTS = [3, 10, -7, 255, 127.5, 1e6, 1 / 3, 2.0**23 - 1, -1.7e-7, 1 + 2.0**-23, 2 - 2.0**-23]
+
+
+@pytest.fixture(params=[0, 1], ids=["multiplies", "divides"], autouse=True)
+def machine(request, monkeypatch):
+    """Machines that are slow and quick to divide."""
+    real = build.machine_constants(build.toolchain())
+    monkeypatch.setattr(build, "machine_constants", lambda tool: real._replace(divides=request.param))
+
+
+def integers(dtype):
+    """All of them, or the ends, zeros, and some of every number of bits."""
+    info = np.iinfo(dtype)
+    if info.bits <= 16:
+        return np.arange(info.min, info.max + 1).astype(dtype)
+    some = RNG.integers(0, 2**63, 20_000) >> RNG.integers(0, 63, 20_000)
+    return np.concatenate([some.astype(dtype), np.array([0, info.min, info.max, 1], dtype),
+                           np.array([info.max], dtype) // RNG.integers(1, 9, 50).astype(dtype)])
+
+
+def over(y, dtype):
+    """A function that divides by this constant."""
+    return lambda x: x.astype(dtype) / y
+
+
+@pytest.mark.parametrize("flags", ["", "-mno-fma -mno-avx512f"], ids=["", "no fma"])
+@pytest.mark.parametrize("result", ["f4", "f8"])
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
+def test_every_bit(dtype, result, flags, monkeypatch):
+    monkeypatch.setenv("ELEMC_CFLAGS", flags)
+    x, numbers = integers(dtype), np.array(CONSTANTS, result)
+    if result == "f8":
+        numbers = np.concatenate([numbers, np.exp(RNG.normal(size=5) * 9)])
+    quotients = [ec.compile(over(y, result)) for y in numbers]
+    compile_together((f, [x]) for f in quotients)
+    for f, y in zip(quotients, numbers, strict=True):
+        assert_same_bits(f(x), x.astype(result) / y)
+
+
+@pytest.mark.parametrize("of", [
+    lambda x, y: (x - 128) / 127.5, lambda x, y: -(x * y) / 3, lambda x, y: abs(x + y) / -7,
+    lambda x, y: (x * x * x - y) / 1e6, lambda x, y: (0 - x) / 9, lambda x, y: (x - 0.5) / 9,
+    lambda x, y: x * x * (x * x) * (x * x) / 3, lambda x, y: np.maximum(x, y) / 11,
+])
+@pytest.mark.parametrize("result", ["f4", "f8"])
+@pytest.mark.parametrize("dtype", ["u1", "i2", "i8"])
+def test_what_is_made_of_integers(dtype, result, of):
+    x, y = RNG.permutation(integers(dtype))[:250], RNG.permutation(integers(dtype))[:250]
+
+    def function(x, y):
+        return of(x.astype(result), y.astype(result))
+
+    with np.errstate(all="ignore"):
+        want = function(x, y)
+    assert_same_bits(ec.compile(function)(x, y), want)
+
+
+def test_booleans_and_folds():
+    x, m = RNG.integers(0, 255, (40, 300)).astype("u1"), RNG.random((40, 300)) > 0.5
+    assert_same_bits(ec.compile(lambda m: m / 3)(m), m / 3)
+    np.testing.assert_allclose(ec.compile(lambda x: (x / 255).sum())(x), (x / 255).sum(), 1e-13)
+    assert ec.compile(lambda x: (x / 255).max())(x) == (x / 255).max()
+
+
+def test_the_c():
+    def text(function, dtype="u1"):
+        return ec.compile(function).dump(np.ones(9, dtype))
+
+    assert "ratio_f64((double)" in text(lambda x: x / 255)
+    assert "ratio_f64((double)" in text(lambda x: (x / 255).sum())
+    assert "ratio_f32((float)" in text(lambda x: x.astype("f4") / 255)
+    assert "divide_by_f64((double)" in text(lambda x: x / 255, "i8")
+    assert "divide_by_f32((float)" in text(lambda x: x.astype("f4") / 255, "i4")
+    for function in (lambda x: x / 256, lambda x: x / 1e40, lambda x: x / 0, lambda x: 255 / x,
+                     lambda x: np.sqrt(x) / 3, lambda x: x.astype("f2") / 255):
+        assert "ratio_" not in text(function) and "divide_by_" not in text(function)
