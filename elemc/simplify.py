@@ -119,6 +119,31 @@ def _from_nothing(x: Node) -> Node:
     return make(Apply, OPS["where"], (some, minus, nothing), x.dtype)
 
 
+def _remainder(node: Apply) -> Node | None:
+    """Know that x % 8 of integers is x & 7."""
+    a, b = node.args
+    k = _exponent(node)
+    return None if k is None else make(
+        Apply, OPS["bitwise_and"], (a, const(2**k - 1, b.dtype)), node.dtype)
+
+
+def _floor_divide(node: Apply) -> Node | None:
+    """Know that x // 8 of integers is x >> 3."""
+    a, b = node.args
+    k = _exponent(node)
+    return None if k is None else make(
+        Apply, OPS["right_shift"], (a, const(k, b.dtype)), node.dtype)
+
+
+def _exponent(node: Apply) -> int | None:
+    """The k of integers divided by the constant 2**k."""
+    a, b = node.args
+    if not isinstance(b, Const) or b.value.dtype.kind not in "iu" or a.dtype != b.dtype:
+        return None
+    by = int(b.value)
+    return by.bit_length() - 1 if by > 0 and by & (by - 1) == 0 else None
+
+
 def _power(node: Apply) -> Node | None:
     """Know NumPy's own shortcuts , and that x**3 and x**4 are products."""
     a, b = node.args
@@ -194,4 +219,6 @@ RULES: dict[str, Callable[[Apply], Node | None]] = {
     "add": _add,
     "subtract": _subtract,
     "power": _power,
+    "remainder": _remainder,
+    "floor_divide": _floor_divide,
 }

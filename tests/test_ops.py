@@ -287,3 +287,20 @@ def test_nothing_less_a_zero_is_positive(made, of):
     """Compilers that know numbers to be no -0.0 are not always right about what comes of them."""
     i = np.arange(-2, 40).astype("int8")
     assert_same_bits(ec.compile(lambda i: of(made(i)))(i), of(made(i)))
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "i4", "u4", "i8", "u8"])
+def test_integers_over_powers_of_two(dtype):
+    """They are shifted and masked, towards minus infinity as NumPy's quotients are."""
+    info = np.iinfo(dtype)
+    x = np.concatenate([np.arange(-40, 41).astype(dtype), np.array([info.min, info.max], dtype)])
+    for by in (1, 2, 8, 64, 1 << info.bits - 2, 7, 3):
+        f = over(by)
+        assert ("floor_divide" in f.dump(x)) == (by in (3, 7))
+        for got, want in zip(f(x), (x // by, x % by, x % by), strict=True):
+            assert_same_bits(got, want)
+
+
+def over(by):
+    """Quotient and rests."""
+    return ec.compile(lambda x: (x // by, x % by, np.divmod(x, by)[1]))
