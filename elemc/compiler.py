@@ -39,7 +39,9 @@ from .schedule import schedule
 from .simplify import simplify
 from .specialize import Signature, specialize
 from .threads import cpus
-from .values import Convert, Fold, Load, Op, Specialized, Value, roots_of, walk
+from .values import Convert, Fold, Literal, Load, Op, Specialized, Value, roots_of, walk
+
+UNIFORM = set("add subtract multiply square negative positive conjugate real imag absolute".split())
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +178,7 @@ def flags_of(spec: Specialized, contract: bool,
         ("-fassociative-math", "-fno-signed-zeros") if reassociate and not halves else ())
     is_complex = any(dtype.kind == "c" for dtype in made)
     whole = max((len(v.axes) for v in values), default=0)
-    wants = ["uncontracted"] if is_complex and not contract else []
+    wants = ["uncontracted"] if is_complex and not contract and alternates(values) else []
     narrow = any(d.kind in "iu" and d.itemsize <= 2 for d in made)  # gcc 12 fails at some masks
     folds = any(isinstance(v, Fold) for v in values)
     wants += ["folds"] if folds and not narrow else []
@@ -190,6 +192,17 @@ def flags_of(spec: Specialized, contract: bool,
     if any(isinstance(v, Op) and v.op is SHORTCUT for v in values):
         wants.append("unswitched")
     return flags, tuple(wants)
+
+
+def alternates(values: Sequence[Value]) -> bool:
+    """Whether gcc may find a sum of products in one part of complex numbers, in the other none.
+
+    Not if both are made in the same way; of constants it knows the signs.
+    """
+    return not all(
+        v.op.name in UNIFORM and v.args[0].dtype.kind == "c" if isinstance(v, Op) else
+        v.program.name == "sum" if isinstance(v, Fold) else
+        not isinstance(v, Literal) or v.value.imag == 0 for v in values)
 
 
 def multiplies(value: Value) -> bool:

@@ -102,7 +102,7 @@ ROWS: tuple[ScalarOp, ...] = (
          c={"f": "elemc_pow{F}({0}, {1})", "c": "elemc_cpow{F}({0}, {1})", "*": "power_{S}({0}, {1})"}),
     call("float_power", 2, cost=30, domain=((0.1, 5.0), (-3.0, 3.0)), algorithm=POWER,
          c={"f": "elemc_pow{F}({0}, {1})", "c": "elemc_cpow{F}({0}, {1})"}),
-    call("negative", precedence=14, notation="-{0}", c={"*": "-{0}"}),
+    call("negative", precedence=14, notation="-{0}", c={"*": "-{0}", "c": "negative_{S}({0})"}),
     call("positive", notation="+{0}", c={"*": "{0}"}),
     helper("absolute", notation="abs({0})", c={"b": "{0}", "u": "{0}", "f": "__builtin_fabs{F}({0})"}),
     call("fabs", c={"f": "__builtin_fabs{F}({0})"}),

@@ -8,6 +8,7 @@
  * out z[i0]: complex128, contiguous
  */
 typedef __INT64_TYPE__ int64_t;
+typedef __UINT64_TYPE__ uint64_t;
 typedef double _Complex complex128;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define TO_LINE(to, size, n) /* elements until a line begins, if the row is not short */ \
@@ -16,16 +17,21 @@ typedef double _Complex complex128;
 
 static inline complex128 make_c128(double re, double im)
 {
-  complex128 z;
-  __real__ z = re;
-  __imag__ z = im;
-  return z;
+  return __builtin_complex(re, im);
+}
+
+/* -x, of which gcc does not know: what is subtracted beside a sum, gcc 12 contracts */
+static inline double minus_f64(double x)
+{
+  union { double value; uint64_t bits; } it = {x};
+  it.bits ^= (uint64_t)1 << 63;
+  return it.value;
 }
 
 static inline complex128 multiply_c128(complex128 x, complex128 y)
 {
   const double a = __real__ x, b = __imag__ x, c = __real__ y, d = __imag__ y;
-  return make_c128(a * c + b * -d, a * d + b * c);  /* a - here makes gcc 12 contract */
+  return make_c128(a * c + b * minus_f64(d), a * d + b * c);
 }
 
 int kernel_complex_product(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
