@@ -138,22 +138,25 @@ def functions(options: argparse.Namespace) -> int:
 
 
 def survey(options: argparse.Namespace) -> int:
-    """Print common expressions by how many times as long NumPy takes, the worst first."""
+    """Print common expressions by how many times as long the best peer takes, the worst first."""
     from . import report
-    from .survey import times
+    from .survey import PEERS, times
 
+    peers = chosen(options.contestants, list(PEERS), ["numpy"])
     document: dict[str, Any] = {"machine": report.machine(options.threads)}
     for dtype in options.dtype:
         for size in options.sizes:
-            rows = sorted(times(size, dtype, options.rounds), key=lambda row: row[3].median)
-            mean = geometric_mean(ratio.median for *_, ratio in rows)
-            slower = sum(ratio.median < 1 for *_, ratio in rows)
-            print(f"{dtype}, {size:,} elements: NumPy takes {mean:.2f} times as long in the "
-                  f"geometric mean; {slower} of {len(rows)} below 1")
-            for text, ours, theirs, ratio in rows:
-                print(f"{ratio.median:8.2f} [{ratio.low:.2f}, {ratio.high:.2f}]  {text}  "
-                      f"({ours * 1e3:.3g} ms, {theirs * 1e3:.3g} ms)")
-            document[f"{dtype} {size}"] = {text: ratio.median for text, *_, ratio in rows}
+            rows = sorted(times(size, dtype, options.rounds, peers),
+                          key=lambda row: row.ratio.median)
+            mean = geometric_mean(row.ratio.median for row in rows)
+            slower = sum(row.ratio.median < 1 for row in rows)
+            print(f"{dtype}, {size:,} elements: the best of {', '.join(peers)} takes {mean:.2f} "
+                  f"times as long in the geometric mean; {slower} of {len(rows)} below 1")
+            for row in rows:
+                ratio = row.ratio
+                print(f"{ratio.median:8.2f} [{ratio.low:.2f}, {ratio.high:.2f}]  {row.text}  "
+                      f"({row.ours * 1e3:.3g} ms, {row.peer} {row.theirs * 1e3:.3g} ms)")
+            document[f"{dtype} {size}"] = {row.text: row.ratio.median for row in rows}
     write(document, options.json)
     return 0
 

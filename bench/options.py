@@ -26,15 +26,16 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
                                  "layouts"],
                         help="workloads (default), the cost of calls and of starting, first "
                         "calls beside others', the functions of the math library, "
-                        "expressions against NumPy, or random ones of all dtypes and strides "
-                        "against NumPy and copies")
+                        "expressions against other packages, or random ones of all dtypes and "
+                        "strides against NumPy and copies")
     every = parser.add_argument_group("of every command")
     every.add_argument("--rounds", type=int, default=15, help="default: %(default)s")
     every.add_argument("--threads", type=int, default=1, help="default: %(default)s")
     every.add_argument("--json", metavar="FILE", help="write all samples")
     some = parser.add_argument_group(
         "of workloads", "And --contestants and --workloads of first, --dtype of functions, "
-        "--dtype and --sizes of survey, the largest of --sizes of the sweep.")
+        "--contestants (numpy, numba, jax; default numpy), --dtype and --sizes of survey, the "
+        "largest of --sizes of the sweep.")
     some.add_argument("--workloads", metavar="A,B", help="default: all, see --list")
     some.add_argument("--contestants", metavar="A,B",
                       help="default: all that are installed; without --verdict, all but "

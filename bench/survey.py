@@ -1,10 +1,12 @@
-"""What people write with NumPy, an expression at a time, against NumPy."""
+"""What people write with NumPy, an expression at a time, against NumPy, numba and JAX."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from timeit import Timer
 from typing import Any
 
@@ -66,6 +68,8 @@ EXPRESSIONS = """
     np.sqrt(s[:, 0] ** 2 + s[:, 1] ** 2 + s[:, 2] ** 2); np.arctan2(s[:, 1], s[:, 0]); s[:, 2] > 0
     s[:, 0] - s[:, 0].mean(); h * 2 + 1; h.sum(axis=1); np.exp(h); h * h[0]; np.sign(c) * a
     np.clip(a * 9, -99, 99).astype("int8"); np.floor(a).astype("int64"); np.rint(b).astype("int32")
+    i / 1000; k / 7 + a; (i % 2 == 0).sum(); i // 8 - j % 4; (i / 1e6).sum(axis=1); z * y + z
+    (z * np.conj(y)).sum(); 2 * z - np.conj(y); np.where(i % 2 == 0, i // 2, 3 * i + 1); m / 255
 """
 
 
@@ -94,8 +98,32 @@ def operands(elements: int, dtype: str) -> dict[str, np.ndarray]:
             "n": np.array([0.3, 0.59, 0.11], dtype), "h": a.astype("float16")}
 
 
-def times(elements: int, dtype: str, rounds: int) -> Iterator[tuple[str, float, float, Ratio]]:
-    """Expression, median seconds of elemc and of NumPy, and the latter by the former.
+@dataclass(frozen=True)
+class Row:
+    """An expression, and how long it takes.
+
+    Attributes
+    ----------
+    text : str
+        The expression.
+    peer : str
+        Who is the fastest of the others.
+    ours, theirs : float
+        Median seconds of elemc, and of that one.
+    ratio : Ratio
+        The latter by the former.
+    """
+
+    text: str
+    peer: str
+    ours: float
+    theirs: float
+    ratio: Ratio
+
+
+def times(elements: int, dtype: str, rounds: int, peers: Sequence[str] = ("numpy",)
+          ) -> Iterator[Row]:
+    """Every expression, beside those peers that can compute it.
 
     Raises
     ------
@@ -107,21 +135,70 @@ def times(elements: int, dtype: str, rounds: int) -> Iterator[tuple[str, float, 
     every = operands(elements, dtype)
     for text in expressions():
         names = [n for n in compile(text, text, "eval").co_names if n in every]
-        plain: Any = eval(f"lambda {', '.join(names)}: {text}", {"np": np})
-        compiled = elemc.compile(plain)
+        plain = _function(text, names, np)
         arrays = [every[name] for name in names]
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             want = np.asarray(plain(*arrays))
             tolerance = 1e-2 if want.dtype == np.float16 else TOLERANCE[dtype]
-            if problem := _wrong(np.asarray(compiled(*arrays)), want, tolerance):
+            calls = {"elemc": partial(elemc.compile(plain), *arrays)}
+            if problem := _wrong(np.asarray(calls["elemc"]()), want, tolerance):
                 raise RuntimeError(f"{text}: {problem}")
-            timers = [Timer(lambda f=f: f(*arrays)) for f in (compiled, plain)]  # noqa: B023
-            once = min(timers[1].repeat(2, 1))
-            number = max(1, round(SECONDS / once))
-            samples = [[t.timeit(number) / number for t in timers] for _ in range(rounds + 1)][1:]
-        ours, theirs = np.array(samples).T
-        yield text, float(np.median(ours)), float(np.median(theirs)), paired(theirs, ours)
+            for name in peers:
+                call = PEERS[name](text, names, arrays)
+                if call and not _wrong(np.asarray(call()), want, tolerance):
+                    calls[name] = call
+            timers = {name: Timer(call) for name, call in calls.items()}
+            often = {name: max(1, round(SECONDS / min(timer.repeat(3, 1)[1:])))
+                     for name, timer in timers.items()}
+            samples = [{name: timer.timeit(often[name]) / often[name]
+                        for name, timer in timers.items()} for _ in range(rounds + 1)][1:]
+        if len(timers) == 1:
+            continue  # none of them can
+        taken = {name: np.array([sample[name] for sample in samples]) for name in timers}
+        medians = {name: float(np.median(seconds)) for name, seconds in taken.items()}
+        best = min((name for name in medians if name != "elemc"), key=medians.__getitem__)
+        yield Row(text, best, medians["elemc"], medians[best], paired(taken[best], taken["elemc"]))
+
+
+def _function(text: str, names: Sequence[str], module: Any) -> Callable[..., Any]:
+    """The expression as a function, of this module in NumPy's place."""
+    function: Callable[..., Any] = eval(f"lambda {', '.join(names)}: {text}", {"np": module})
+    return function
+
+
+def _numba(text: str, names: Sequence[str], arrays: Sequence[np.ndarray]
+           ) -> Callable[[], Any] | None:
+    """A call of what numba compiles; None if it cannot."""
+    import numba
+
+    call = partial(numba.njit(_function(text, names, np)), *arrays)
+    try:
+        call()
+    except numba.core.errors.NumbaError:  # it has less than NumPy
+        return None
+    return call
+
+
+def _jax(text: str, names: Sequence[str], arrays: Sequence[np.ndarray]
+         ) -> Callable[[], Any] | None:
+    """A call of what JAX compiles, on arrays of its own; None if it cannot."""
+    import jax
+    import jax.numpy as jnp
+
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_platforms", "cpu")
+    compiled, held = jax.jit(_function(text, names, jnp)), [jnp.asarray(a) for a in arrays]
+    try:
+        compiled(*held)
+    except (AttributeError, NotImplementedError, TypeError):  # it has less than NumPy
+        return None
+    return lambda: jax.block_until_ready(compiled(*held))
+
+
+PEERS: dict[str, Callable[..., Callable[[], Any] | None]] = {
+    "numpy": lambda text, names, arrays: partial(_function(text, names, np), *arrays),
+    "numba": _numba, "jax": _jax}
 
 
 def _wrong(got: np.ndarray, want: np.ndarray, tolerance: float) -> str:

@@ -201,7 +201,10 @@ def machine_constants(tool: Toolchain) -> Constants:
 def kernel_flags(tool: Toolchain, flags: tuple[str, ...],
                  wants: tuple[str, ...]) -> tuple[str, ...]:
     """What the compiler of a kernel is told, besides what every compilation is."""
-    return *flags, *tool.extra(wants), *machine_constants(tool).flags
+    constants = machine_constants(tool)
+    if "uncontracted" in wants:  # what corrects a product is a call then
+        constants = constants._replace(divides=1)
+    return *flags, *tool.extra(wants), *constants.flags
 
 
 def own_source(file: str) -> str:

@@ -41,6 +41,7 @@ from .specialize import Signature, specialize
 from .threads import cpus
 from .values import Convert, Fold, Literal, Load, Op, Specialized, Value, roots_of, walk
 
+# Operations on complex numbers by which the C makes both parts in the same way, or real numbers.
 UNIFORM = set("add subtract multiply square negative positive conjugate real imag absolute".split())
 
 
@@ -195,9 +196,10 @@ def flags_of(spec: Specialized, contract: bool,
 
 
 def alternates(values: Sequence[Value]) -> bool:
-    """Whether gcc may find a sum of products in one part of complex numbers, in the other none.
+    """Whether gcc may find sums in one part of complex numbers and differences in the other.
 
-    Not if both are made in the same way; of constants it knows the signs.
+    Not if both are made in the same way.  Products with a constant whose imaginary part is not 0
+    are none of these: gcc knows the signs of its parts.
     """
     return not all(
         v.op.name in UNIFORM and v.args[0].dtype.kind == "c" if isinstance(v, Op) else

@@ -91,7 +91,7 @@ HIGH = ScalarOp("high", 1, np.reciprocal, {"f": "inverse_high_{S}({0})"}, notati
                 kinds="f", cost=6)
 LOW = ScalarOp("low", 2, lambda y, high: 1 / y - high, {"f": "inverse_low_{S}({0}, {1})"},
                notation="low({0}, {1})", kinds="f", cost=6)
-# The same as x / y of an integer x that has no more bits than `ratios.FEW_BITS`.
+# The same as x / y of an integer x and a constant y of few bits; see ratios.py.
 RATIO = ScalarOp("ratio", 4, lambda x, y, high, low: x / y, {"f": "ratio_{S}({0}, {1}, {2}, {3})"},
                  notation="{0} / {1}", kinds="f", cost=2)
 # The same as x / y, where `near` is 1 / y, and neither is odd: 1 where what is left of x, or the

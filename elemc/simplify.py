@@ -86,19 +86,9 @@ def _add(node: Apply) -> Node | None:
     for one, other in (node.args, node.args[::-1]):
         if is_const(other, nothing):
             return one
-        if is_const(other, 0) and (x := _negated(one)):
-            return _from_nothing(x)
+        if is_const(other, 0) and isinstance(one, Apply) and one.op.name == "negative":
+            return _from_nothing(one.args[0])
     return None
-
-
-def _negated(node: Node) -> Node | None:
-    """The x of -x or of x * -1."""
-    if not isinstance(node, Apply):
-        return None
-    if node.op.name == "negative":
-        return node.args[0]
-    minus = [k for k, x in enumerate(node.args) if is_const(x, -1)]
-    return node.args[1 - minus[0]] if minus and node.op.name == "multiply" else None
 
 
 def _subtract(node: Apply) -> Node | None:
@@ -111,37 +101,37 @@ def _subtract(node: Apply) -> Node | None:
     return _from_nothing(b) if is_const(a, 0) and node.dtype.kind == "f" else None
 
 
-def _from_nothing(x: Node) -> Node:
-    """0.0 - x of floats, of which gcc 12 makes -x where it knows that x is never -0.0."""
-    nothing = const(0, x.dtype)
+def _from_nothing(x: Node) -> Node | None:
+    """0.0 - x of what gcc 12 knows to be no -0.0, such as integers: it makes -x of it."""
+    if isinstance(x, Cast) and x.arg.dtype is not None and x.arg.dtype.kind in "biu":
+        differs = "not_equal"
+    elif isinstance(x, Apply) and x.op.name in ("absolute", "fabs"):
+        differs = "greater"  # of NaN the sign stays
+    else:
+        return None
     minus = make(Apply, OPS["negative"], (x,), x.dtype)
-    some = make(Apply, OPS["not_equal"], (x, nothing), np.dtype(bool))
-    return make(Apply, OPS["where"], (some, minus, nothing), x.dtype)
+    some = make(Apply, OPS[differs], (x, const(0, x.dtype)), np.dtype(bool))
+    return make(Apply, OPS["where"], (some, minus, x), x.dtype)
 
 
 def _remainder(node: Apply) -> Node | None:
     """Know that x % 8 of integers is x & 7."""
-    a, b = node.args
-    k = _exponent(node)
-    return None if k is None else make(
-        Apply, OPS["bitwise_and"], (a, const(2**k - 1, b.dtype)), node.dtype)
+    return _by_power(node, "bitwise_and", lambda k: 2**k - 1)
 
 
 def _floor_divide(node: Apply) -> Node | None:
     """Know that x // 8 of integers is x >> 3."""
-    a, b = node.args
-    k = _exponent(node)
-    return None if k is None else make(
-        Apply, OPS["right_shift"], (a, const(k, b.dtype)), node.dtype)
+    return _by_power(node, "right_shift", lambda k: k)
 
 
-def _exponent(node: Apply) -> int | None:
-    """The k of integers divided by the constant 2**k."""
+def _by_power(node: Apply, name: str, other: Callable[[int], int]) -> Node | None:
     a, b = node.args
     if not isinstance(b, Const) or b.value.dtype.kind not in "iu" or a.dtype != b.dtype:
         return None
     by = int(b.value)
-    return by.bit_length() - 1 if by > 0 and by & (by - 1) == 0 else None
+    if by < 1 or by & (by - 1):
+        return None
+    return make(Apply, OPS[name], (a, const(other(by.bit_length() - 1), b.dtype)), node.dtype)
 
 
 def _power(node: Apply) -> Node | None:

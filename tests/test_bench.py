@@ -44,8 +44,8 @@ def test_layouts():
 def test_survey():
     """Every expression's answer is NumPy's, and timed."""
     rows = list(survey.times(1000, "float32", rounds=1))
-    assert [text for text, *_ in rows] == survey.expressions()
-    assert all(ours > 0 and theirs > 0 for _, ours, theirs, _ in rows)
+    assert [row.text for row in rows] == survey.expressions()
+    assert all(row.ours > 0 and row.theirs > 0 and row.peer == "numpy" for row in rows)
 
 
 @pytest.mark.parametrize("kind", measure.KINDS)

@@ -11,7 +11,11 @@ from .helpers import assert_same_bits, compile_together
 pytestmark = pytest.mark.optimized
 
 RNG = np.random.default_rng(3)
-CONSTANTS = [3, 10, -7, 255, 127.5, 1e6, 1 / 3, 2.0**23 - 1, -1.7e-7, 1 + 2.0**-23, 2 - 2.0**-23]
+CONSTANTS = [3, 10, -7, 255, 127.5, 1e6, 1 / 3, 2.0**23 - 1, -1.7e-7, 1 + 2.0**-23, 2 - 2.0**-23,
+             2.0**20 - 1, -(2.0**-20) * (2.0**20 - 3)]
+# By these, two products give another number than the nearest for 137, 119, 61, 89; 11, 21, 251.
+CLOSE = {"f4": [1.2255758, 1.47099817, 1.946545, 1.762236],
+         "f8": [1.2295316137140675, 1.649658962044408, 1.312382225751734, 2.0**49 - 1]}
 
 
 @pytest.fixture(params=[0, 1], ids=["multiplies", "divides"], autouse=True)
@@ -26,8 +30,9 @@ def integers(dtype):
     info = np.iinfo(dtype)
     if info.bits <= 16:
         return np.arange(info.min, info.max + 1).astype(dtype)
+    few = np.arange(1, 256).astype(dtype)
     some = RNG.integers(0, 2**63, 20_000) >> RNG.integers(0, 63, 20_000)
-    return np.concatenate([some.astype(dtype), np.array([0, info.min, info.max, 1], dtype),
+    return np.concatenate([few, some.astype(dtype), np.array([0, info.min, info.max, 1], dtype),
                            np.array([info.max], dtype) // RNG.integers(1, 9, 50).astype(dtype)])
 
 
@@ -41,7 +46,7 @@ def over(y, dtype):
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
 def test_every_bit(dtype, result, flags, monkeypatch):
     monkeypatch.setenv("ELEMC_CFLAGS", flags)
-    x, numbers = integers(dtype), np.array(CONSTANTS, result)
+    x, numbers = integers(dtype), np.array(CONSTANTS + CLOSE[result], result)
     if result == "f8":
         numbers = np.concatenate([numbers, np.exp(RNG.normal(size=5) * 9)])
     quotients = [ec.compile(over(y, result)) for y in numbers]
@@ -80,10 +85,18 @@ def test_the_c():
         return ec.compile(function).dump(np.ones(9, dtype))
 
     assert "ratio_f64((double)" in text(lambda x: x / 255)
-    assert "ratio_f64((double)" in text(lambda x: (x / 255).sum())
+    assert "ratio_f64((double)" in text(lambda x: (x / 255).sum(), "i8")
     assert "ratio_f32((float)" in text(lambda x: x.astype("f4") / 255)
-    assert "divide_by_f64((double)" in text(lambda x: x / 255, "i8")
-    assert "divide_by_f32((float)" in text(lambda x: x.astype("f4") / 255, "i4")
+    assert "divide_by_f64((double)" in text(lambda x: x / 0.3)
+    assert "divide_by_f32((float)" in text(lambda x: x.astype("f4") / np.float32(2**21 - 1), "i4")
     for function in (lambda x: x / 256, lambda x: x / 1e40, lambda x: x / 0, lambda x: 255 / x,
                      lambda x: np.sqrt(x) / 3, lambda x: x.astype("f2") / 255):
         assert "ratio_" not in text(function) and "divide_by_" not in text(function)
+
+
+def test_without_fused_multiplications_they_are_divided():
+    z, k = np.ones(9, "c16"), np.arange(9)
+    f = ec.compile(lambda z, k: z * (k / 0.3))
+    assert_same_bits(f(z, k), z * (k / 0.3))
+    meta = f.specializations[0].kernel.path.with_name("meta.json").read_text()
+    assert "-DDIVIDES=1" in meta or "-mno-fma" not in meta
