@@ -102,16 +102,13 @@ def _subtract(node: Apply) -> Node | None:
 
 
 def _from_nothing(x: Node) -> Node | None:
-    """0.0 - x of what gcc 12 knows to be no -0.0, such as integers: it makes -x of it."""
-    if isinstance(x, Cast) and x.arg.dtype is not None and x.arg.dtype.kind in "biu":
-        differs = "not_equal"
-    elif isinstance(x, Apply) and x.op.name in ("absolute", "fabs"):
-        differs = "greater"  # of NaN the sign stays
-    else:
+    """0.0 - x of what is computed: gcc 12 makes -x of it where it knows that it is no -0.0."""
+    if not isinstance(x, (Apply, Cast)):
         return None
+    nothing = const(0, x.dtype)
     minus = make(Apply, OPS["negative"], (x,), x.dtype)
-    some = make(Apply, OPS[differs], (x, const(0, x.dtype)), np.dtype(bool))
-    return make(Apply, OPS["where"], (some, minus, x), x.dtype)
+    some = make(Apply, OPS["not_equal"], (x, nothing), np.dtype(bool))
+    return make(Apply, OPS["where"], (some, minus, nothing), x.dtype)
 
 
 def _remainder(node: Apply) -> Node | None:

@@ -278,7 +278,8 @@ def test_integer_quotients(dtype):
 
 @pytest.mark.parametrize("of", [
     lambda x: 0 - x, lambda x: 0.0 + -x, lambda x: -x + 0,
-    lambda x: 0 - np.abs(x), lambda x: -0.0 - x, lambda x: x - 0,
+    lambda x: 0 - np.abs(x), lambda x: 0 - np.maximum(x, 0), lambda x: 0 - (0 - x),
+    lambda x: -0.0 - x, lambda x: x - 0,
 ])
 @pytest.mark.parametrize("made", [
     lambda i: i.astype("f8"), lambda i: i.astype("f4"), lambda i: np.abs(i * 0.5),
@@ -289,10 +290,9 @@ def test_nothing_less_a_zero_is_positive(made, of):
     assert_same_bits(ec.compile(lambda i: of(made(i)))(i), of(made(i)))
 
 
-@pytest.mark.parametrize("of", [lambda x: 0 - x, lambda x: 0 - np.abs(x)])
-def test_nothing_less_nan_keeps_its_sign(of):
+def test_nothing_less_nan_keeps_its_sign():
     x = np.array([np.nan, -np.nan, 0.0, -0.0, 1.5, -np.inf])
-    got, want = ec.compile(lambda x: of(x))(x), of(x)
+    got, want = ec.compile(lambda x: 0 - x)(x), 0 - x
     assert_same_bits(got, want)
     assert np.signbit(got).tolist() == np.signbit(want).tolist()
 
