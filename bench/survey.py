@@ -183,11 +183,8 @@ def _numba(text: str, names: Sequence[str], arrays: Sequence[np.ndarray]
 def _jax(text: str, names: Sequence[str], arrays: Sequence[np.ndarray]
          ) -> Callable[[], Any] | None:
     """A call of what JAX compiles, on arrays of its own; None if it cannot."""
-    import jax
-    import jax.numpy as jnp
+    from .contestants.jax_ import jax, jnp
 
-    jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_platforms", "cpu")
     compiled, held = jax.jit(_function(text, names, jnp)), [jnp.asarray(a) for a in arrays]
     try:
         compiled(*held)

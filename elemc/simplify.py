@@ -79,7 +79,7 @@ def _divide(node: Apply) -> Node | None:
 
 
 def _add(node: Apply) -> Node | None:
-    """Know that x + -0.0 is x, and so is x + 0 for integers."""
+    """Know that x + -0.0 is x, and so is x + 0 for integers, and that -x + 0.0 is 0.0 - x."""
     if node.dtype is None or node.dtype.kind not in "iuf":
         return None
     nothing = -0.0 if node.dtype.kind == "f" else 0
@@ -102,7 +102,10 @@ def _subtract(node: Apply) -> Node | None:
 
 
 def _from_nothing(x: Node) -> Node | None:
-    """0.0 - x of what is computed: gcc 12 makes -x of it where it knows that it is no -0.0."""
+    """0.0 - x of what is computed: gcc 12 makes -x of it where it knows that it is no -0.0.
+
+    A NaN has the other sign then, which nobody counts on.
+    """
     if not isinstance(x, (Apply, Cast)):
         return None
     nothing = const(0, x.dtype)

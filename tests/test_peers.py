@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import elemc as ec
-from bench import contestants, measure
+from bench import contestants, measure, survey
 from bench.workloads import WORKLOADS
 from elemc.ops import OPS
 from elemc.parse import parse
@@ -31,6 +31,15 @@ def test_workloads(peer, dtype, work):
         kinds += [kind] * (peer in cell.samples)
     nothing = {"numexpr": not WORKLOADS[work].numexpr, "autograd": not WORKLOADS[work].wrt}
     assert bool(kinds) is not nothing.get(peer, False)
+
+
+@pytest.mark.parametrize("peer", survey.PEERS)
+def test_survey(peer):
+    """What others cannot compute is left out; what they can is NumPy's answer."""
+    a = np.linspace(-1, 1, 12).reshape(3, 4)
+    call = survey.PEERS[peer]("np.exp(a) - a.mean()", ["a"], [a])
+    np.testing.assert_allclose(call(), np.exp(a) - a.mean(), 1e-14)
+    assert (survey.PEERS[peer]("np.nanmax(a, axis=1)", ["a"], [a]) is None) == (peer == "numba")
 
 
 STRINGS = [
