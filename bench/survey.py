@@ -175,7 +175,7 @@ def _numba(text: str, names: Sequence[str], arrays: Sequence[np.ndarray]
     call = partial(numba.njit(_function(text, names, np)), *arrays)
     try:
         call()
-    except numba.core.errors.NumbaError:  # it has less than NumPy
+    except (numba.core.errors.NumbaError, NotImplementedError):  # it has less than NumPy
         return None
     return call
 
