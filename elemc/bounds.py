@@ -12,6 +12,7 @@ from .cost import DEAR, FORESEEN, HELD, JAMMED, calls, jams
 from .layout import STEPS
 from .places import COUNTS, PLACED
 from .refold import loads_of, memory_order, order_in_memory
+from .repeating import MANY_ROWS, most_repeated
 from .values import (
     AGAIN,
     ASKED,
@@ -50,6 +51,7 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
     if len(spec.axes) > 1 and all(sizes[e] for every in spec.axes.values() for e in every):
         for operand, access in marks.accesses:
             marks.of_row(operand, access)
+        marks.of_repeated()
         marks.of_few()
         marks.of_rows_abreast()
         marks.of_what_is_dear()
@@ -130,20 +132,20 @@ class _Marks:
     def of_long_row(self, operand: int, axis: str) -> list[int]:
         """The marks of a row of one long extent.
 
-        Rows that are written are worth more if they have `LINED` elements, rows that are divided if
-        they have as many as `LEAST`, rows of several folds if they have `JAMMED`, rows that come
-        from memory if they have `ASKED`, extrema of floats if they have less, others that several
-        loops read, if the first cache has them, and those that are folded side by side if they have
-        `FORESEEN` bytes.  Rows of extrema that are folded together have as many lanes as elements,
-        of 16, 32 and 64.  Of lines that maps read across, threads share the elements if there are
-        less than `LINED`.
+        Rows that are written are worth more if they have `LINED` elements, or if what they share is
+        not repeated, rows that are divided if they have as many as `LEAST`, rows of several folds
+        if they have `JAMMED`, rows that come from memory if they have `ASKED`, extrema of floats if
+        they have less, others that several loops read, if the first cache has them, and those that
+        are folded side by side if they have `FORESEEN` bytes.  Rows of extrema that are folded
+        together have as many lanes as elements, of 16, 32 and 64.  Of lines that maps read across,
+        threads share the elements if there are less than `LINED`.
         """
         far, along = self.spec.far, [v for v in self.folds if axis in v.over]
         size = self.spec.operands[operand].dtype.itemsize
         marks = [JAMMED - 1] if jams(axis, self.folds) and not far else []
         if axis in self.written:
-            marks += [LINED - 1, *(mark for v in self.values
-                                   for mark in quotients.marks(v, axis, not self.folded))]
+            marks += [LINED - 1, most_repeated(self.spec.operands)]
+            marks += [m for v in self.values for m in quotients.marks(v, axis, not self.folded)]
         elif not self.folded:
             marks.append(LINED - 1)
         if far and self.folded and not along:
@@ -158,6 +160,16 @@ class _Marks:
         elif along and not far and (several or self.spec.third) and not calls(self.values):
             marks += [LINED - 1, HELD]
         return marks
+
+    def of_repeated(self) -> None:
+        """What short rows share is repeated if there are `MANY_ROWS`."""
+        for store in self.spec.stores:
+            *_, rows, row = "", "", *memory_order(store.access, self.spec.operands[store.operand])
+            if rows and math.prod(self.sizes[e] for e in self.spec.axes[row]) <= most_repeated(
+                    self.spec.operands):
+                self.meet(self.longest(rows), [0, MANY_ROWS - 1])
+                for e in self.spec.axes[rows]:
+                    self.found.setdefault(e, (1, LONGEST))
 
     def of_few(self) -> None:
         """Folds of at most `FEW` elements are unrolled, and have kernels of their own."""

@@ -18,6 +18,7 @@ from .mathlib import LIBRARIES
 from .nest import (
     LANE_BYTES,
     PACK,
+    REPEATED,
     ROWS,
     TREE,
     Kernel,
@@ -199,7 +200,7 @@ class _Emitter(Statements):
 
     def narrowest(self, axis: str) -> int:
         """The size of the smallest elements in loops over an axis, if they are long."""
-        known = self.length(self.extent_of(axis))
+        known = self.known(axis)
         if known and int(known) <= VECTOR:
             return LANE_BYTES
         lines = [s for p in self.kernel.phases for s in statements(p.body)]
@@ -261,6 +262,9 @@ MACROS = {
     "TO_LINE": f'''\
 #define TO_LINE(to, size, n) /* elements until a line begins, if the row is not short */ \\
   ((n) < {LINED} ? (n) : (-(int64_t)(to) & 63) / (size))''',
+    "ROWS_OF": f'''\
+#define ROWS_OF(n, all) /* rows of n elements that go as one: some of all, within copies */ \\
+  (8 * ((all) / 64 < {REPEATED // 8} / (n) ? (all) / 64 + 1 : {REPEATED // 8} / (n)))''',
     "WHOLE_LINES": "#define WHOLE_LINES(to, size, n) ((n) - ((int64_t)(to) & 63) / (size) % (n)) "
                    "/* n elements, or until a line ends */",
     "STREAM": """\

@@ -217,10 +217,8 @@ class Expressions:
 
     def text(self, value: Value, stored: bool = False) -> str:
         """`value` as a C expression; if it is `stored` as a float16, that rounds it."""
-        before = self.stored
-        self.stored = value if stored else before
-        text, _ = self.expr(value)
-        self.stored = before
+        before, self.stored = self.stored, value if stored else self.stored
+        text, self.stored = self.expr(value)[0], before
         return text
 
     def expr(self, value: Value) -> Text:

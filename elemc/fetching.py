@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from .expressions import Use
 from .nest import (
+    CHOICES,
     Blocks,
     Kernel,
     LaneLoop,
+    Let,
     Loop,
+    Named,
     Statement,
     Write,
     statements,
-    unforeseen,
     values_of,
 )
 from .row_ends import RowEnds
 from .sharing import rows_of, runs_along
-from .values import Load, walk
+from .values import Load, Op, walk
 
 AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where rows lie apart
 SOON = 2048  # bytes from what is folded to what is asked of the third cache
@@ -135,3 +138,22 @@ class Fetches(RowEnds):
             self.macros |= {fetch, needs}
             found.append((fetch, use, distance, size))
         return found
+
+
+def unforeseen(body: Sequence[Statement], axis: str, most: int) -> list[Load]:
+    """What a loop over `axis` reads from memory, and processors foresee late or not at all.
+
+    That is up to `most` operands alone, any beside lines that are read again and again, and what
+    is only chosen from, which is loaded under masks.  More operands that go on and on are foreseen.
+    """
+    values = walk(v for s in statements(body) for v in values_of(s))
+    along = [v for v in values if isinstance(v, Load) and axis in v.axes]
+    far = [v for v in along if len(v.axes) == max(len(w.axes) for w in along)]
+    if len({v.operand for v in far}) <= most or len(far) < len(along):
+        return far
+    chosen = {*walk(a for v in values if isinstance(v, Op) and v.op.name in CHOICES
+                    for a in (v.operands[1:] if v.op.name == "where" else v.operands))}
+    uses = Counter(a.name for v in values for a in v.args if isinstance(a, Named))
+    names = {v.name for v in chosen if isinstance(v, Named) and uses[v.name] == 1}
+    chosen |= {s.value for s in statements(body) if isinstance(s, Let) and s.name in names}
+    return [v for v in far if v in chosen]

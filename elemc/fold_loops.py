@@ -144,7 +144,7 @@ class FoldLoops(Fetches):
             count *= 2 if item.axis in self.within else 1  # a chunk is long
             count *= 2 if any(f.top for f in item.folds) else 1  # where more waits for less
         count = item.lanes or count
-        length = self.length(self.extent_of(item.axis))
+        length = self.known(item.axis)
         full = length is None or int(length) >= count
         alone = full and not item.around
         apart = self.apart(item, count) if alone else 1

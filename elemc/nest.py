@@ -6,7 +6,8 @@ Grammar::
     Phase     := (axis or None, body)              a parallel phase runs `axis` from begin to end
     statement := Loop(axis, kind, body)            kind: serial | parallel | strip | lane |
                                                            parts | chunks | tiles | turned |
-                                                           turning | abreast | mirrored
+                                                           turning | abreast | mirrored |
+                                                           rows
                | LaneLoop(axis, folds, body)       folds along a row, in lanes
                | Blocks(axis, folds, body)         folds along an outer axis, in a pairwise tree
                | Let(name, value)                  a constant
@@ -15,6 +16,7 @@ Grammar::
                | Write(operand, access, value, mode, mask)
                | If(condition, body, rest)         body where it holds, else rest
                | Check(value)                      an error if value's arguments are out of range
+               | Repeat(array, value, rows)        copies of a row, as many as go at a time
     target    := Named(name) | Element(name, dims, at)
 
 Values are those of a specialization, over the leaves `Named` and `Element`.
@@ -23,7 +25,6 @@ Values are those of a specialization, over the leaves `Named` and `Element`.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 
@@ -31,7 +32,7 @@ import numpy as np
 
 from .layout import Operand
 from .records import dataclass
-from .values import LONGEST, Access, Fold, Literal, Load, Op, Place, Value, inline, walk
+from .values import LONGEST, Access, Fold, Literal, Op, Place, Value, inline, walk
 
 ROWS = 64  # rows between two steps of their tree
 TILE_BYTES = 1024  # of either side of a tile, at most: lines so long are foreseen
@@ -43,6 +44,7 @@ LANES = 16  # of a fold, at least: gcc keeps so many in registers
 LANE_BYTES = 64  # of the lanes of one fold, at least
 PACK = 16  # rows of a narrow table that are taken together
 PAD_BYTES = 64  # between the rows of a tile, so that they do not meet in the cache
+REPEATED = 1024  # elements of copies of a row
 IDEMPOTENT = ("maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "bitwise_and",
               "bitwise_or")
 CHOICES = ("where", *IDEMPOTENT)
@@ -123,7 +125,8 @@ class Loop:
     """A loop over one axis; `independent` if its iterations may run in any order.
 
     A "mirrored" one is part of a loop over the same axis, and goes the other way; a "turning" one
-    copies what this turn of it and the next read across, as many as TURN.
+    copies what this turn of it and the next read across, as many as TURN.  One over "rows" takes
+    as many at a time as a row is repeated, as one.
     "parts" are of a strip, STAGE elements each.  `lines` are writes of its body that go past the
     caches, a block at a time; of `lined`, another of its writes, vectors are to fill whole lines;
     `ahead` is the axis around of which the next turn is asked for;
@@ -270,7 +273,16 @@ class Check:
     value: Value
 
 
-Statement = Check | Let | Local | Assign | Write | Loop | LaneLoop | Blocks | If
+@dataclass
+class Repeat:
+    """An array of a row of values, again and again: for as many `rows` as go at a time."""
+
+    array: Element
+    value: Value
+    rows: str
+
+
+Statement = Check | Let | Local | Assign | Write | Loop | LaneLoop | Blocks | If | Repeat
 
 
 @dataclass(frozen=True)
@@ -354,6 +366,8 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
             return (statement.value,)
         case Assign():
             return (statement.target, statement.value)
+        case Repeat():
+            return (statement.array, statement.value)
         case If():
             return (statement.condition,)
         case Write():
@@ -363,25 +377,6 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
             return tuple(v for f in statement.folds for v in
                          (f.neutral, f.identity, f.merge))
     return ()
-
-
-def unforeseen(body: Sequence[Statement], axis: str, most: int) -> list[Load]:
-    """What a loop over `axis` reads from memory, and processors foresee late or not at all.
-
-    That is up to `most` operands alone, any beside lines that are read again and again, and what
-    is only chosen from, which is loaded under masks.  More operands that go on and on are foreseen.
-    """
-    values = walk(v for s in statements(body) for v in values_of(s))
-    along = [v for v in values if isinstance(v, Load) and axis in v.axes]
-    far = [v for v in along if len(v.axes) == max(len(w.axes) for w in along)]
-    if len({v.operand for v in far}) <= most or len(far) < len(along):
-        return far
-    chosen = {*walk(a for v in values if isinstance(v, Op) and v.op.name in CHOICES
-                    for a in (v.operands[1:] if v.op.name == "where" else v.operands))}
-    uses = Counter(a.name for v in values for a in v.args if isinstance(a, Named))
-    names = {v.name for v in chosen if isinstance(v, Named) and uses[v.name] == 1}
-    chosen |= {s.value for s in statements(body) if isinstance(s, Let) and s.name in names}
-    return [v for v in far if v in chosen]
 
 
 def names_made(body: Sequence[Statement]) -> set[str]:

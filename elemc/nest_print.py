@@ -22,6 +22,7 @@ from .nest import (
     Local,
     Loop,
     Named,
+    Repeat,
     Statement,
     Write,
 )
@@ -95,6 +96,9 @@ class _Printer:
                 line = f"{at} {sign} {self.value(statement.value)}"
                 if statement.mask is not None:
                     line += f"  where {self.value(statement.mask)}"
+            case Repeat():
+                line = (f"{self.value(statement.array)} := {self.value(statement.value)}, "
+                        f"repeated for some {statement.rows}")
             case Check():
                 line = f"check {self.value(statement.value)}"
             case Loop():

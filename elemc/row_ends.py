@@ -42,6 +42,11 @@ class RowEnds(Picking):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.least: dict[str, int] = {}  # how long rows are at least, if that fills lanes
+        self.repeated: set[str] = set()  # axes of rows several of which are gone through as one
+
+    def known(self, axis: str) -> str | None:
+        """How long a loop over an axis is, if it is known."""
+        return None if axis in self.repeated else self.length(self.extent_of(axis))
 
     def body(self, body: Sequence[Statement]) -> list[dict[str, Any]]:
         """What the templates need to lay out statements."""
@@ -86,7 +91,7 @@ class RowEnds(Picking):
             part for s in last for part in self.left_out(s, f"l < {lanes} - {left}")]
         self.apart_of = {}
         around, self.after_lanes = self.after_lanes, True
-        known = self.length(self.extent_of(item.axis))
+        known = self.known(item.axis)
         # rows of which nobody knows how long they are fill LANES, but not more; places are numbers
         branches = (self.across(item.body, item.axis, known) if known else lanes == "LANES") or any(
             f.top for f in item.folds)
@@ -127,7 +132,7 @@ class RowEnds(Picking):
         It is computed with the LANES elements at the end, most of which are there already.  Where
         vectors read `over` their last element, one is left for the loop that they are made of.
         """
-        known = self.length(self.extent_of(item.axis))
+        known = self.known(item.axis)
         values = walk(v for s in item.body for v in values_of(s))
         count = lanes_in_vector(values)
         chooses = selects(values)
@@ -171,7 +176,7 @@ class RowEnds(Picking):
     def steps(self, item: Loop) -> set[int]:
         """How many elements lie from one to the next, where single elements take long."""
         values = walk(v for s in item.body for v in values_of(s))
-        known = self.length(self.extent_of(item.axis))
+        known = self.known(item.axis)
         plain = item.kind in ("serial", "lane") and not item.lines and self.plain(item)
         if not plain or not (calls(values) or selects(values)) or known and int(known) <= VECTOR:
             return set()
@@ -185,7 +190,7 @@ class RowEnds(Picking):
         gcc's vectors have as many elements as there are of the smallest in LANE_BYTES.  What fills
         none of them branches would choose.  None: vectors do, as they compute all else.
         """
-        known = self.length(self.extent_of(item.axis))
+        known = self.known(item.axis)
         sizes = [v.dtype.itemsize for v in values if isinstance(v, Load) or v.dtype != bool]
         mixed = min(sizes) < max(sizes)
         count = LANE_BYTES // min(sizes) if mixed else min(LANE_BYTES // max(4, *sizes), VECTOR)

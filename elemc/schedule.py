@@ -33,6 +33,7 @@ from .nest import (
     statements,
     values_of,
 )
+from .repeating import repeat_rows
 from .roots import HOLDS, Root, axis_of, is_side, next_axis, open_strip, remaining
 from .scope import Scope
 from .sharing import (
@@ -68,6 +69,7 @@ def schedule(spec: Specialized) -> Kernel:
     scheduler.compute_once()
     scheduler.top(scheduler.roots)
     jam(scheduler.kernel, spec)
+    repeat_rows(scheduler.kernel, spec)
     return scheduler.kernel
 
 

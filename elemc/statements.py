@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -13,17 +12,12 @@ import numpy as np
 from . import ops
 from .cost import calls
 from .dtypes import ctype
-from .fold_loops import FoldLoops
 from .nest import (
     CHOICES,
-    PAD_BYTES,
     ROWS,
-    TILE_BYTES,
-    TILES_BYTES,
     Assign,
     Blocks,
     Check,
-    Element,
     If,
     Kernel,
     LaneLoop,
@@ -31,12 +25,14 @@ from .nest import (
     Local,
     Loop,
     Named,
+    Repeat,
     Statement,
     Write,
     statements,
     values_of,
 )
 from .row_ends import lanes_in_vector, turns
+from .row_loops import RowLoops
 from .specialize import LINE_BYTES
 from .values import BLOCK, SHORT, Load, Op, walk
 
@@ -45,7 +41,7 @@ UNITS = {BLOCK: "BLOCK", ROWS: "ROWS"}
 ROLLED = {str(n) for n in range(5, SHORT + 1)}
 
 
-class Statements(FoldLoops):
+class Statements(RowLoops):
     """Writes the statements of one kernel, and notes what they need declared."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -53,8 +49,7 @@ class Statements(FoldLoops):
         self.checks = False
         self.line: dict[int, str] = {}  # outputs in a block, and the axis of its loop
         self.streamed: dict[str, str] = {}  # outputs that go past the caches, and their C types
-        self.shares: dict[str, tuple[str, str]] = {}  # what a thread goes through of an axis
-        self.line_length, self.tile, self.pad = LINE_BYTES, TILE_BYTES, PAD_BYTES
+        self.line_length = LINE_BYTES
 
     def rolled(self, item: Loop) -> bool:
         """Whether a loop over a short row has to stay one, until gcc makes vectors of it.
@@ -64,7 +59,7 @@ class Statements(FoldLoops):
         over 8 neighbours gives a better one, if no other goes over the same row, and if they fill
         a register, or half without calls.
         """
-        length = self.length(self.extent_of(item.axis))
+        length = self.known(item.axis)
         values = walk(v for s in item.body for v in values_of(s))
         if length and int(length) > SHORT and calls(values):  # the end of the row is not its own
             length = str(int(length) - int(length) % lanes_in_vector(values))
@@ -117,6 +112,8 @@ class Statements(FoldLoops):
                 return {"kind": "if", "condition": self.text(item.condition),
                         "body": [self.statement(s, begin, end) for s in item.body],
                         "rest": [self.statement(s, begin, end) for s in item.rest]}
+            case Repeat():
+                return self.repeat(item)
             case Loop():
                 return self.loop(item, begin, end)
             case LaneLoop():
@@ -173,6 +170,9 @@ class Statements(FoldLoops):
         if item.kind.endswith("tiles"):
             return self.tiles(item, *((begin, end) if item.kind.startswith("parallel") else
                                       self.bounds(item.axis)))
+        if item.kind.endswith("rows"):
+            return self.rows(item, *((begin, end) if item.kind.startswith("parallel") else
+                                     self.bounds(item.axis)))
         if item.kind == "parts":
             return self.parts(item, k)
         if item.kind == "turning":
@@ -263,79 +263,6 @@ class Statements(FoldLoops):
         view["body"] = self.body(item.body)
         del self.within[chunks.axis]
         return view
-
-    def tiles(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
-        """A loop over one side of tiles."""
-        k = self.digit[item.axis]
-        self.within[item.axis] = f"begin{k}", f"end{k}"
-        body = self.body(item.body)
-        del self.within[item.axis]
-        tiles = [s for loop in item.body if isinstance(loop, Loop) and loop.kind == "tiles"
-                 for s in loop.body if isinstance(s, Local) and s.tile]
-        if tiles:
-            self.macros |= {"TILE", "PAD"}
-            size = max(t.dtype.itemsize for t in tiles)
-            side = min(TILE_BYTES // size, math.isqrt(TILES_BYTES // (len(tiles) * size)))
-            # one size for all tiles of a kernel
-            self.tile = min(self.tile, 1 << side.bit_length() - 1)
-            self.pad = min(self.pad, PAD_BYTES // size)
-        copied = [t.name.removesuffix("_tile") for t in tiles]
-        return {"kind": "tiles", "begin": f"begin{k}", "end": f"end{k}", "start": start,
-                "stop": stop, "body": body, "copied": copied}
-
-    def turning(self, item: Loop) -> dict[str, Any]:
-        """In a loop over rows: what copies as many as TURN of them, this one and the next."""
-        k, around = self.digit[item.axis], self.within
-        self.macros.add("TURN")
-        [copy] = (s for s in statements(item.body) if isinstance(s, Assign))
-        assert isinstance(copy.target, Element)
-        self.need_strip("TURN", copy.target.dtype.itemsize)
-        start, stop = self.shares.get(item.axis) or self.bounds(item.axis)
-        self.within = {**around, item.axis: (f"from{k}", f"to{k}")}
-        body = self.body(item.body)
-        self.within = around
-        return {"kind": "turning", "var": self.var(item.axis), "begin": f"from{k}", "end": f"to{k}",
-                "start": start, "stop": stop, "body": body, "buffer": copy.target.name}
-
-    def turned(self, item: Loop) -> str:
-        """The call that copies lines that lie across; "" if their elements need conversion."""
-        [copy] = (s for s in statements([item]) if isinstance(s, (Assign, Write)))
-        out = isinstance(copy, Write)
-        here, there = (copy.value, copy) if isinstance(copy, Write) else (copy.target, copy.value)
-        assert isinstance(here, Element) and isinstance(there, (Load, Write))
-        operand = self.kernel.operands[there.operand]
-        guarded = isinstance(there, Load) and there.guard
-        if not operand.squares or guarded or operand.dtype != here.dtype:
-            return ""
-        function = f"turn_{ctype(here.dtype).suffix}"
-        self.helpers[function] = None
-        [line] = (s.axis for s in item.body if isinstance(s, Loop))
-        k = self.digit[item.axis]
-        start, lines = self.span(item.axis) if item.kind == "turned" else (f"b{k}", f"w{k}")
-        begin, length = self.span(line)
-        before, self.instead = self.instead, {**self.instead, item.axis: start, line: begin}
-        use = self.use(there.operand, there.access, written=out)
-        own = self.own_lines(here)
-        other = f"{use.base}_p + {self.offset(use)}, {self.stride(use, item.axis)}"
-        self.instead = before
-        if out:
-            return f"{function}({other}, {own}, {lines}, {length})"
-        return f"{function}({own}, {other}, {length}, {lines})"
-
-    def own_lines(self, here: Element) -> str:
-        """Where the lines that are turned lie in an array of the kernel, and how far apart."""
-        size = here.dtype.itemsize
-        if here.at == "tile":
-            return f"&{here.name}[0][0], (TILE + PAD) * {size}"
-        if here.at == "turn":
-            row = " * ".join(map(self.extent, here.dims[1:]))
-            return f"&{self.text(here)}, {row} * {size}"
-        return f"{here.name}, {self.strip} * {size}"
-
-    def span(self, axis: str) -> tuple[str, str]:
-        """Where a loop over an axis starts, and how many turns it takes."""
-        begin, end = self.bounds(axis)
-        return begin, turns(begin, end)
 
     def to_line(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
         """Where a loop that writes a line goes on after what comes before the first whole line."""

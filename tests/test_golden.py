@@ -77,6 +77,7 @@ KERNELS = {
     "floor_divide": ([i], [i // 7, i % -3], {}, lambda i: (i // 7, i % -3), 60),
     "luminance": ([image, gain], ec.sum(image * gain, axis=-1), {},
                   lambda i, g: (i * g).sum(-1, dtype=np.float32), 80),
+    "scaled_rows": ([floats, gain], floats * gain, {}, lambda x, g: x * g, 45),
     "differences": ([y], y[1:] - y[:-1], {}, np.diff, 40),
     "every_other": ([x], x[:, ::2].max(axis=1), {}, lambda x: x[:, ::2].max(1), 85),
     "broadcast_3": ([x3, y], x3 * y, {}, lambda x, y: x * y, 40),
@@ -93,6 +94,7 @@ KERNELS = {
 # What kernels with known sizes are dumped for.
 SIZED = {"sum_columns_of_3": [np.ones((2000, 3))], "recurrence": [np.ones((64, 64))],
          "variance_of_floats": [np.ones((200, 200), np.float32)], "once": [np.ones((64, 64)), np.ones(64)],
+         "scaled_rows": [np.ones((1000, 20), np.float32), np.ones(20, np.float32)],
          "poly_streamed": [np.empty(1 << 22)] * 2,  # 32 MiB, which no machine's caches are for
          "broadcast_streamed": [np.empty((1 << 12, 1 << 10)), np.empty(1 << 10)],
          "softmax_streamed": [np.empty((1 << 12, 1 << 10))]}

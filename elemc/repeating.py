@@ -1,0 +1,151 @@
+"""Short rows, several at a time: what all of them share lies there as often, side by side.
+
+`(x - mean) / scale` goes over every row of a table anew, and what fills no vector at its end takes
+as long as the rest.  If rows follow each other in memory wherever they are read and written, but
+for one that all of them need, many are one long row, given as many copies of that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from .layout import Operand
+from .nest import (
+    LANE_BYTES,
+    Element,
+    Kernel,
+    Let,
+    Loop,
+    Named,
+    Repeat,
+    Statement,
+    Write,
+    names_made,
+    statements,
+    values_of,
+)
+from .values import (
+    LINED,
+    Access,
+    Convert,
+    Extent,
+    Literal,
+    Load,
+    Op,
+    Position,
+    Specialized,
+    Value,
+    over_new,
+    walk,
+)
+
+MANY_ROWS = 32  # at least: copies take time
+
+
+def repeat_rows(kernel: Kernel, spec: Specialized) -> None:
+    """Let loops over short rows take several at a time, if only shared ones are in the way."""
+    for phase in kernel.phases:
+        body: list[Statement] = []
+        buffers = {b.name for b in kernel.buffers}
+        taken = names_made(phase.body) | buffers
+        for item in phase.body:
+            for rows, row in _short_rows([item], spec):
+                shared = _shared(rows, row, kernel.operands, buffers if rows is item else ())
+                copies = {v: Element(v.axes, v.dtype, _name(v, kernel.operands, taken), (row.axis,))
+                          for v in shared}
+                if copies:
+                    rows.kind = "parallel rows" if rows.kind == "parallel" else "rows"
+                    row.body = [_with(s, copies) for s in row.body]
+                    body += [Repeat(copy, value, rows.axis) for value, copy in copies.items()]
+            body.append(item)
+        phase.body[:] = body
+
+
+def _short_rows(body: Sequence[Statement], spec: Specialized) -> Iterator[tuple[Loop, Loop]]:
+    """Loops over rows in which there is nothing but a loop along a short row."""
+    for rows in statements(body):
+        match rows:
+            case Loop(kind="serial" | "parallel", body=[Loop(kind="serial") as row]):
+                plain = row.independent and not (
+                    rows.reverse or row.reverse or rows.lines or row.lines or row.ahead)
+                if plain and _is_short(rows.axis, row.axis, spec) and all(
+                        isinstance(s, (Let, Write)) for s in row.body):
+                    yield rows, row
+
+
+def most_repeated(operands: Sequence[Operand]) -> int:
+    """How many elements a row has at most that wastes much of its vectors."""
+    return min(LINED, LINED * 4 // min(o.dtype.itemsize for o in operands)) - 1
+
+
+def _is_short(rows: str, row: str, spec: Specialized) -> bool:
+    """Whether there are many such rows, and each does not fill its vectors."""
+    least, most = spec.between(row)
+    sizes = {o.dtype.itemsize for o in spec.operands}
+    size = least * sizes.pop() if least == most and len(sizes) == 1 else 0
+    fills = size and size % LANE_BYTES == 0 or size == LANE_BYTES // 2
+    return most <= most_repeated(spec.operands) and not fills and (
+        spec.between(rows)[0] >= MANY_ROWS)
+
+
+def _shared(rows: Loop, row: Loop, operands: Sequence[Operand], buffers: Collection[str]
+            ) -> list[Value]:
+    """What all rows need anew, if all else follows the row before; `buffers` are there already."""
+    pair, made = (rows.axis, row.axis), names_made(row.body)
+
+    def there(value: Value) -> bool:
+        match value:
+            case Load():
+                return operands[value.operand].role != "out"
+            case Element():
+                return value.at is None and value.name in buffers
+        return isinstance(value, (Op, Convert, Literal, Extent, Position))
+
+    def is_shared(value: Value) -> bool:
+        return value.axes == {row.axis} and all(map(there, walk([value])))
+
+    found = []
+    for value in walk((v for s in row.body for v in values_of(s)), is_shared):
+        if is_shared(value):
+            found.append(value)
+        elif isinstance(value, Load):
+            if value.guard or not value.axes.isdisjoint(pair) and not _follows(
+                    value.operand, value.access, pair, operands):
+                return []
+        elif isinstance(value, Named):
+            if value.name not in made and not value.axes.isdisjoint(pair):
+                return []
+        elif not isinstance(value, (Op, Convert, Literal, Extent)):
+            return []
+    written = (s for s in row.body if isinstance(s, Write))
+    return found if all(_follows(w.operand, w.access, pair, operands) for w in written) else []
+
+
+def _follows(operand: int, access: Access, pair: tuple[str, str],
+             operands: Sequence[Operand]) -> bool:
+    """Whether each row of an operand lies behind the one before."""
+    outer, inner = ([d for d, at in enumerate(access) if axis in at.axes] for axis in pair)
+    return (len(outer) == len(inner) == 1 and access[outer[0]].shifted == pair[0]
+            and access[inner[0]].axis == pair[1] and operands[operand].layout.joins(*outer, *inner))
+
+
+def _name(value: Value, operands: Sequence[Operand], taken: set[str]) -> str:
+    """What the copies of a row are called: as what it is made of."""
+    of = next((v for v in walk([value]) if isinstance(v, (Load, Element))), None)
+    base = of.name if isinstance(of, Element) else operands[of.operand].name if of else "place"
+    name = next(n for n in (f"{base}_rows{k or ''}" for k in range(len(taken) + 1))
+                if n not in taken)
+    taken.add(name)
+    return name
+
+
+def _with(item: Statement, copies: Mapping[Value, Value]) -> Statement:
+    """A statement that reads copies."""
+    new: dict[Value, Value] = {}
+    for value in walk(values_of(item), copies.__contains__):
+        new[value] = copies.get(value) or over_new(value, new)
+    if isinstance(item, Write):
+        return replace(item, value=new[item.value], mask=item.mask and new[item.mask])
+    assert isinstance(item, Let)
+    return replace(item, value=new[item.value])

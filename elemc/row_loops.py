@@ -1,0 +1,135 @@
+"""Loops that go through several rows at once: over tiles, rows side by side, and rows as one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .dtypes import ctype
+from .fold_loops import FoldLoops
+from .nest import (
+    PAD_BYTES,
+    REPEATED,
+    TILE_BYTES,
+    TILES_BYTES,
+    Assign,
+    Element,
+    Kernel,
+    Local,
+    Loop,
+    Repeat,
+    Write,
+    statements,
+)
+from .row_ends import turns
+from .values import Load
+
+
+class RowLoops(FoldLoops):
+    """Writes such loops, and what copies rows to where they go side by side."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.shares: dict[str, tuple[str, str]] = {}  # what a thread goes through of an axis
+        self.tile, self.pad = TILE_BYTES, PAD_BYTES
+
+    def rows(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
+        """A loop over rows that takes several at a time as one, and the loop along these."""
+        k, [row] = self.digit[item.axis], item.body
+        assert isinstance(row, Loop)
+        length = self.extent(row.axis)
+        self.macros.add("ROWS_OF")
+        self.instead[item.axis], self.within[row.axis] = f"b{k}", ("0", f"w{k} * {length}")
+        self.repeated.add(row.axis)
+        body = self.body(item.body)
+        self.repeated.remove(row.axis)
+        del self.instead[item.axis], self.within[row.axis]
+        return {"kind": "strip", "base": f"b{k}", "width": f"w{k}", "start": start, "stop": stop,
+                "most": f"ROWS_OF({length}, {self.extent(item.axis)})", "fetch": [], "body": body}
+
+    def repeat(self, item: Repeat) -> dict[str, Any]:
+        """What copies a row for as many as a loop over rows takes at a time."""
+        self.helpers["repeat"] = None
+        name, dtype, [axis] = item.array.name, item.array.dtype, item.array.dims
+        local = {"kind": "local", "type": self.type(dtype),
+                 "name": f"{name}[{REPEATED}] __attribute__((aligned(64)))"}
+        [first] = self.body([Loop(axis, "serial", [Assign(item.array, item.value)], True)])
+        length, rows = self.extent(axis), self.extent(item.rows)
+        size = 4 if dtype == np.float16 else dtype.itemsize
+        text = f"repeat({name}, {length} * {size}, ROWS_OF({length}, {rows}))"
+        return {"kind": "all", "body": [local, first, {"kind": "call", "text": text}]}
+
+    def tiles(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
+        """A loop over one side of tiles."""
+        k = self.digit[item.axis]
+        self.within[item.axis] = f"begin{k}", f"end{k}"
+        body = self.body(item.body)
+        del self.within[item.axis]
+        tiles = [s for loop in item.body if isinstance(loop, Loop) and loop.kind == "tiles"
+                 for s in loop.body if isinstance(s, Local) and s.tile]
+        if tiles:
+            self.macros |= {"TILE", "PAD"}
+            size = max(t.dtype.itemsize for t in tiles)
+            side = min(TILE_BYTES // size, math.isqrt(TILES_BYTES // (len(tiles) * size)))
+            # one size for all tiles of a kernel
+            self.tile = min(self.tile, 1 << side.bit_length() - 1)
+            self.pad = min(self.pad, PAD_BYTES // size)
+        copied = [t.name.removesuffix("_tile") for t in tiles]
+        return {"kind": "tiles", "begin": f"begin{k}", "end": f"end{k}", "start": start,
+                "stop": stop, "body": body, "copied": copied}
+
+    def turning(self, item: Loop) -> dict[str, Any]:
+        """In a loop over rows: what copies as many as TURN of them, this one and the next."""
+        k, around = self.digit[item.axis], self.within
+        self.macros.add("TURN")
+        [copy] = (s for s in statements(item.body) if isinstance(s, Assign))
+        assert isinstance(copy.target, Element)
+        self.need_strip("TURN", copy.target.dtype.itemsize)
+        start, stop = self.shares.get(item.axis) or self.bounds(item.axis)
+        self.within = {**around, item.axis: (f"from{k}", f"to{k}")}
+        body = self.body(item.body)
+        self.within = around
+        return {"kind": "turning", "var": self.var(item.axis), "begin": f"from{k}", "end": f"to{k}",
+                "start": start, "stop": stop, "body": body, "buffer": copy.target.name}
+
+    def turned(self, item: Loop) -> str:
+        """The call that copies lines that lie across; "" if their elements need conversion."""
+        [copy] = (s for s in statements([item]) if isinstance(s, (Assign, Write)))
+        out = isinstance(copy, Write)
+        here, there = (copy.value, copy) if isinstance(copy, Write) else (copy.target, copy.value)
+        assert isinstance(here, Element) and isinstance(there, (Load, Write))
+        operand = self.kernel.operands[there.operand]
+        guarded = isinstance(there, Load) and there.guard
+        if not operand.squares or guarded or operand.dtype != here.dtype:
+            return ""
+        function = f"turn_{ctype(here.dtype).suffix}"
+        self.helpers[function] = None
+        [line] = (s.axis for s in item.body if isinstance(s, Loop))
+        k = self.digit[item.axis]
+        start, lines = self.span(item.axis) if item.kind == "turned" else (f"b{k}", f"w{k}")
+        begin, length = self.span(line)
+        before, self.instead = self.instead, {**self.instead, item.axis: start, line: begin}
+        use = self.use(there.operand, there.access, written=out)
+        own = self.own_lines(here)
+        other = f"{use.base}_p + {self.offset(use)}, {self.stride(use, item.axis)}"
+        self.instead = before
+        if out:
+            return f"{function}({other}, {own}, {lines}, {length})"
+        return f"{function}({own}, {other}, {length}, {lines})"
+
+    def own_lines(self, here: Element) -> str:
+        """Where the lines that are turned lie in an array of the kernel, and how far apart."""
+        size = here.dtype.itemsize
+        if here.at == "tile":
+            return f"&{here.name}[0][0], (TILE + PAD) * {size}"
+        if here.at == "turn":
+            row = " * ".join(map(self.extent, here.dims[1:]))
+            return f"&{self.text(here)}, {row} * {size}"
+        return f"{here.name}, {self.strip} * {size}"
+
+    def span(self, axis: str) -> tuple[str, str]:
+        """Where a loop over an axis starts, and how many turns it takes."""
+        begin, end = self.bounds(axis)
+        return begin, turns(begin, end)
