@@ -170,7 +170,7 @@ ROWS: tuple[ScalarOp, ...] = (
       for name, other in (("isnan", "0"), ("isinf", "0"), ("isfinite", "1"))),
     call("where", 3, like=_select, precedence=3, c={"*": "{0} ? {1} : {2}"}, domain=((0.0, 2.0), WIDE, WIDE)),
     # integers and complex numbers
-    helper("gcd", 2, cost=30, algorithm="Euclid's, on magnitudes"), helper("lcm", 2, cost=30, algorithm="x / gcd(x, y) * y, on magnitudes"),
+    helper("gcd", 2, cost=30, algorithm="Stein's, on magnitudes"), helper("lcm", 2, cost=30, algorithm="x / gcd(x, y) * y, on magnitudes"),
     call("real", precedence=14, like=_part, c={"*": "{0}", "c": "__real__ {0}"}),
     call("imag", precedence=14, like=_part, c={"*": "0", "f": "0.0{F}", "c": "__imag__ {0}"}),
     call("conjugate", notation="conj({0})", c={"*": "{0}", "c": "conjugate_{S}({0})"}),

@@ -7,6 +7,7 @@ never visited.  `x*0`, `x+0.0`, `x-x` and `x/x` stay: NaN, infinities and -0.0 t
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from collections.abc import Callable
 
@@ -115,8 +116,20 @@ def _from_nothing(x: Node) -> Node | None:
 
 
 def _remainder(node: Apply) -> Node | None:
-    """Know that x % 8 of integers is x & 7."""
-    return _by_power(node, "bitwise_and", lambda k: 2**k - 1)
+    """Know that x % 8 of integers is x & 7, and what exact steps lead to x % 8.0."""
+    x, c = node.args
+    if not isinstance(c, Const) or node.dtype is None or node.dtype.char not in "fd":
+        return _by_power(node, "bitwise_and", lambda k: 2**k - 1)
+    if not 1 <= c.value < np.inf or math.frexp(c.value)[0] != 0.5:
+        return None
+
+    def op(name: str, *args: Node) -> Node:
+        return make(Apply, OPS[name], args, node.dtype)
+
+    whole = op("trunc", op("multiply", x, const(1 / c.value, node.dtype)))
+    rest = op("subtract", x, op("multiply", whole, c))
+    below = make(Apply, OPS["less"], (rest, const(0, node.dtype)), np.dtype(bool))
+    return op("where", below, op("add", rest, c), rest)
 
 
 def _floor_divide(node: Apply) -> Node | None:
