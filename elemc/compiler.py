@@ -42,7 +42,8 @@ from .threads import cpus
 from .values import Convert, Fold, Literal, Load, Op, Specialized, Value, roots_of, walk
 
 # Operations on complex numbers by which the C makes both parts in the same way, or real numbers.
-UNIFORM = set("add subtract multiply square negative positive conjugate real imag absolute".split())
+UNIFORM = set("add subtract multiply square negative positive conjugate real imag absolute sqrt "
+              "exp log log2 log10".split())
 
 
 @dataclass(frozen=True, eq=False)

@@ -110,14 +110,15 @@ ROWS: tuple[ScalarOp, ...] = (
     call("reciprocal", precedence=13, cost=4, c={
         "f": "1 / {0}", "c": "reciprocal_{S}({0})", "*": "reciprocal_{S}({0})"}),
     call("square", precedence=13, notation="{0}**2", c={"*": "{0} * {0}", "c": "multiply_{S}({0}, {0})"}),
-    call("sqrt", cost=4, domain=((0.0, 50.0),), c={"f": "__builtin_sqrt{F}({0})", "c": "elemc_csqrt{F}({0})"}),
+    call("sqrt", cost=4, domain=((0.0, 50.0),), c={"f": "__builtin_sqrt{F}({0})", "c": "sqrt_{S}({0})"}),
     # exponentials and logarithms
     math("cbrt"),
     math("exp", domain=((-10.0, 10.0),), c={"c": "exp_{S}({0})"}),
     math("exp2", domain=((-10.0, 10.0),), c={"c": "exp2_{S}({0})"}, algorithm="of complex z, 2**re (cos y + i sin y) "
          "with y = im log 2 in twice the precision"),
     math("expm1", domain=((-5.0, 5.0),), algorithm="of complex x + iy, expm1(x) cos y - 2 sin(y / 2)**2 + i exp(x) sin y"),
-    math("log", domain=(POSITIVE,)),
+    math("log", domain=(POSITIVE,), c={"c": "log_{S}({0})"}, algorithm="of complex z, log(|z|**2) / 2, near 1 log1p of "
+         "|z|**2 - 1 in twice the precision"),
     math("log2", domain=(POSITIVE,), c={"c": "log2_{S}({0})"}, algorithm="of complex z, log(z) / log(2)"),
     math("log10", domain=(POSITIVE,), c={"c": "log10_{S}({0})"}, algorithm="of complex z, log(z) / log(10)"),
     math("log1p", domain=((-0.9, 50.0),), algorithm="of complex x + iy, the real part is log1p(x (2 + x) + y**2) / 2, the "

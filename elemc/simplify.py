@@ -120,13 +120,14 @@ def _remainder(node: Apply) -> Node | None:
     x, c = node.args
     if not isinstance(c, Const) or node.dtype is None or node.dtype.char not in "fd":
         return _by_power(node, "bitwise_and", lambda k: 2**k - 1)
-    if not 1 <= c.value < np.inf or math.frexp(c.value)[0] != 0.5:
+    by = float(c.value)
+    if not 1 <= by < math.inf or math.frexp(by)[0] != 0.5:
         return None
 
     def op(name: str, *args: Node) -> Node:
         return make(Apply, OPS[name], args, node.dtype)
 
-    whole = op("trunc", op("multiply", x, const(1 / c.value, node.dtype)))
+    whole = op("trunc", op("multiply", x, const(1 / by, node.dtype)))
     rest = op("subtract", x, op("multiply", whole, c))
     below = make(Apply, OPS["less"], (rest, const(0, node.dtype)), np.dtype(bool))
     return op("where", below, op("add", rest, c), rest)
@@ -148,24 +149,42 @@ def _by_power(node: Apply, name: str, other: Callable[[int], int]) -> Node | Non
 
 
 def _power(node: Apply) -> Node | None:
-    """Know NumPy's own shortcuts , and that x**3 and x**4 are products."""
+    """Know NumPy's own shortcuts, and that x**3 and x**4 are products."""
     a, b = node.args
-    if node.dtype is None or node.dtype.kind not in "iuf":
+    if node.dtype is None or node.dtype.kind == "b":
         return None
+    small = (*range(-8, -1), *range(3, 9))
+    if node.dtype == np.complex64 and isinstance(b, Const) and b.value in small:
+        return _small_power(a, int(b.value.real))
     if is_const(b, 3) or is_const(b, 4):  # no further from the truth than pow is allowed to be
         square = make(Apply, OPS["square"], (a,), node.dtype)
         if is_const(b, 3):
             return make(Apply, OPS["multiply"], (square, a), node.dtype)
         return make(Apply, OPS["square"], (square,), node.dtype)
-    if is_const(b, 0.5) and node.dtype.kind == "f":
+    if is_const(b, 0.5) and node.dtype.kind in "fc":
         return make(Apply, OPS["sqrt"], (a,), node.dtype)
     if is_const(b, 1):
         return a
     if is_const(b, 2):
         return make(Apply, OPS["square"], (a,), node.dtype)
-    if is_const(b, -1) and node.dtype.kind == "f":
+    if is_const(b, -1) and node.dtype.kind in "fc":
         return make(Apply, OPS["reciprocal"], (a,), node.dtype)
     return None
+
+
+def _small_power(z: Node, n: int) -> Node:
+    """z**n of complex floats as products of doubles, none of which overflows."""
+    def op(name: str, *args: Node) -> Node:
+        return make(Apply, OPS[name], args, np.dtype(np.complex128))
+
+    factor: Node = make(Cast, z, np.dtype(np.complex128))
+    power: Node | None = None
+    for digit in reversed(f"{abs(n):b}"):
+        if digit == "1":
+            power = op("multiply", power, factor) if power else factor
+        factor = op("square", factor)
+    assert power is not None
+    return make(Cast, power if n > 0 else op("reciprocal", power), z.dtype)
 
 
 def _where(node: Apply) -> Node | None:

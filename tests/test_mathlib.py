@@ -425,26 +425,48 @@ def test_powers_of_all_kinds_of_numbers(dtype):
 
 
 @pytest.mark.parametrize("dtype", COMPLEX_DTYPES)
-def test_exponentials_of_complex_numbers(dtype):
+@pytest.mark.parametrize("name", ["exp", "log", "sqrt"])
+def test_functions_of_complex_numbers(name, dtype):
     """In vectors: as exact as libm's, special values as NumPy has them, the same bits anywhere."""
-    f = ec.compile(lambda z: np.exp(z))
-    [z] = complex_points("exp", dtype)
-    got, real = f(z), np.finfo(dtype)
+    of, rng = getattr(np, name), np.random.default_rng(4)
+    f = ec.compile(lambda z: of(z))
+    [z], real = complex_points(name, dtype), np.finfo(dtype)
+    if name != "exp":  # of all magnitudes, in either part
+        size = rng.uniform(-1, 1, (2, 300)) * 2.0 ** rng.integers(real.minexp - 20, real.maxexp, (2, 300))
+        z = np.concatenate([z, (size[0] + 1j * size[1]).astype(dtype), np.conj(z) * dtype(1j),
+                            np.exp(1j * rng.uniform(-4, 4, 100)).astype(dtype)])
+        z = z[z != 0]
+    got = f(z)
     for place, value in zip(z.tolist(), got.tolist(), strict=True):
         with mp.workprec(500):
-            exact = mp.exp(mp.mpc(place))
+            exact = getattr(mp, name)(mp.mpc(place))
             if max(abs(exact.real), abs(exact.imag)) < real.max * 0.9999:
                 unit = ulp(abs(exact), real.dtype.type)
                 assert abs(mp.mpc(value) - exact) <= ULPS * unit, (place, value, exact)
     assert_same_bits(np.array([f(z[k:k + 1])[0] for k in range(z.size)]), got)
     parts = (0.0, -0.0, 1, -1, np.pi / 2, inf, -inf, nan, 80, 89, 700, 709.5, 710, 720, 1400, -745,
-             -746, 1e30)
+             -746, 1e30, -1e-30)
     z = np.array([complex(a, b) for a in parts for b in parts], dtype)
     with np.errstate(all="ignore"):
-        want = np.exp(z)
+        want = of(z)
     got = f(z)
     for g, w in ((got.real, want.real), (got.imag, want.imag)):
         some = ~np.isfinite(w) | (w == 0)
         assert_same(g[some], w[some])
         with np.errstate(over="ignore", under="ignore"):
             assert (abs(g[~some] - w[~some]) <= 8 * np.spacing(abs(w[~some]))).all()
+
+
+@pytest.mark.parametrize("dtype", COMPLEX_DTYPES)
+@pytest.mark.parametrize("n", [0.5, -1, 2, 3, 4, 5, 8, -2, -3, -8, 12, -12, 64])
+def test_powers_of_complex_numbers(n, dtype):
+    """By constants, and by arrays: products, in twice the precision where there are more of them."""
+    [z], real = complex_points("pow", dtype)[:1], np.finfo(dtype)
+    z = z[z != 0]
+    for got in (ec.compile(lambda z: z**n)(z), ec.compile(lambda z, n: z**n)(z, np.full(z.size, n, dtype))):
+        for place, value in zip(z.tolist(), got.tolist(), strict=True):
+            with mp.workprec(500):
+                exact = mp.power(mp.mpc(place), n)
+                if real.tiny * 1e9 < abs(exact) < real.max / 1e9:
+                    unit = ulp(abs(exact), real.dtype.type)
+                    assert abs(mp.mpc(value) - exact) <= ULPS * unit, (place, value, exact)
