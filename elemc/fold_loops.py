@@ -78,6 +78,8 @@ class FoldLoops(Fetches):
                 "helper": helper, "neutral": self.text(fold.neutral), "part": fold.part,
                 "row": "", "states": "", "merge_part": "",
                 "from_zero": self.text(fold.neutral) in ("0", "0.0", "0.0f"),
+                "lane_type": self.type(fold.lane or fold.dtype),
+                "all_lanes": f"{fold.name}_lane[0]",
                 "merge_lanes": self.merge(
                     replace(fold, merge=fold.merge_settled or fold.merge),
                     f"{fold.name}_lane[l]", f"{fold.name}_lane[l + h]"),
@@ -137,7 +139,8 @@ class FoldLoops(Fetches):
         """A row in lanes."""
         k = self.digit[item.axis]
         tree = any(f.tree for f in item.folds) and item.axis not in self.within
-        widest = max(f.dtype.itemsize for f in item.folds)
+        cut = tree or item.cut
+        widest = max(f.size for f in item.folds)
         count = least = max(LANES, LANE_BYTES // widest)  # no other fold of the kernel has a say
         stores = any(isinstance(s, Write) or is_store(s) for s in statements(item.body))
         if all(f.exact for f in item.folds):  # others mind in which order they are merged
@@ -148,14 +151,15 @@ class FoldLoops(Fetches):
         full = length is None or int(length) >= count
         alone = full and not item.around
         apart = self.apart(item, count) if alone else 1
-        if alone and apart == 1 and not item.lanes and (further := self.apart(item, least)) > 1:
+        fewer = not item.lanes or any(f.lane for f in item.folds)
+        if alone and apart == 1 and fewer and (further := self.apart(item, least)) > 1:
             count, apart = least, further
         if full:
             self.laned.add(item.axis)
-            self.macros |= {"UNROLL"} | ({"BLOCK"} if tree else set())
+            self.macros |= {"UNROLL"} | ({"BLOCK"} if cut else set())
         lanes = self.lanes_of(count, full)
         start, stop = self.bounds(item.axis)
-        sure = full and item.least >= count and not tree and start == "0"
+        sure = full and item.least >= count and not cut and start == "0"
         if sure and length is None:
             self.least[item.axis] = max(count, self.least.get(item.axis, 0))
             self.macros.add("ASSUME")
@@ -167,6 +171,7 @@ class FoldLoops(Fetches):
             self.macros.add("INDEPENDENT")
         view: dict[str, Any] = {
                 "kind": "lanes", "lanes": lanes, "full": full, "independent": stores, "tree": tree,
+                "cut": cut,
                 "sure": sure, "rolled": rolled, "around": tuple(  # the same for two turns at once
                     {"var": self.var(a), "start": first, "stop": last}
                     for a in item.around for first, last in (self.bounds(a),)),
@@ -176,6 +181,8 @@ class FoldLoops(Fetches):
                 "base": f"b{k}", "end": f"e{k}", "count": f"b{k} / BLOCK",
                 "top": f"{name}_top", "folds": [self.fold(f, item) for f in item.folds]}
         view["looks"] = self.looks(item, count, view["folds"]) if full else []
+        if full:
+            self.totals(item, lanes, view["folds"])
         self.lane, self.finer = item.axis, {item.axis: apart} if apart > 1 else {}
         picks: dict[Load, str] = {}
         if alone and apart == 1 and all(f.end_in_lanes and not f.top for f in item.folds):
@@ -183,7 +190,7 @@ class FoldLoops(Fetches):
         self.apart_of = picks
         view["body"] = self.body(item.body)
         self.finer, self.apart_of = {}, {}
-        end = f"e{k}" if tree else stop
+        end = f"e{k}" if cut else stop
         view |= self.ending(item, end, count, apart, picks)
         view["final"] = sure and bool(view["last"]) and all(f.end_in_lanes for f in item.folds)
         at = view["first"] if apart == 1 else f"k * {lanes}"
@@ -195,9 +202,9 @@ class FoldLoops(Fetches):
                 last = self.address(use, item.axis, f"({end} - 1)", distance)
                 view["fetch_end"].append(f"{fetch}({last})")
         self.lane = ""
-        assert not item.around or sure and not (tree or view["others"])
+        assert not item.around or sure and not (cut or view["others"])
         return (view | self.settle(item.folds) | self.joined(view["folds"])
-                | row_states(view["folds"], tree))
+                | row_states(view["folds"], cut))
 
     def blocks(self, item: Blocks) -> dict[str, Any]:
         """An outer folded axis."""
@@ -364,16 +371,16 @@ def after(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> lis
     return found
 
 
-def row_states(folds: Sequence[dict[str, Any]], tree: bool) -> dict[str, str]:
+def row_states(folds: Sequence[dict[str, Any]], cut: bool) -> dict[str, str]:
     """What is done with the states of folds at a row: those without a tree go on in the next."""
-    on = [f for f in folds if tree and not f["tree"]]
+    on = [f for f in folds if cut and not f["tree"]]
     for fold in folds:
         fold["state"] = fold["name"] + (
-            f" = {fold['identity' if tree and fold not in on else 'neutral']}")
+            f" = {fold['identity' if cut and fold not in on else 'neutral']}")
     return {
         "set_row": ", ".join(f"{f['name']} = {f['neutral']}" for f in folds if f not in on),
         "merge_row": ", ".join(f"{f['name']} = " + (
-            f["merge_row"] if f in on else f"{f['name']}_lane[0]") for f in folds)}
+            f["merge_row"] if f in on else f["all_lanes"]) for f in folds)}
 
 
 def _cost(body: Sequence[Statement]) -> int:

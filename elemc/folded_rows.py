@@ -12,7 +12,7 @@ from .layout import STEP
 from .nest import FAR_RUN, LANE_BYTES, LANES, RUN, Assign, Blocks, Element, LaneLoop, Let
 from .roots import Root
 from .sharing import rows_of
-from .values import LINED, NARROW, VECTOR, Fold, Load, Place, Specialized, walk
+from .values import BLOCK, LINED, NARROW, VECTOR, Convert, Fold, Load, Place, Specialized, walk
 
 SHARED = 16  # rows of extrema whose lanes are merged once, at least: few are left to all threads
 
@@ -61,6 +61,26 @@ def singly(roots: Sequence[Root], bound: Sequence[str], spec: Specialized) -> bo
     return product or spec.between(around)[1] < LANES or len(folds) > 1 and not fills
 
 
+def lane_count(root: Root, axis: str) -> int:
+    """As many lanes as a vector has elements of what is narrow beside the states; else 0.
+
+    gcc makes no shorter vectors of masks, and branches of what they choose.
+    """
+    sizes = [v.dtype.itemsize for v in walk(root.inputs(), lambda v: isinstance(v, Fold))
+             if isinstance(v, Load) and axis in v.axes]
+    narrow = min(sizes, default=LANE_BYTES)
+    wide = max(d.itemsize for d in root.fold.program.state)
+    return LANE_BYTES // narrow if 4 * narrow <= wide else 0
+
+
+def narrow_lanes(fold: Fold, lanes: int) -> np.dtype | None:
+    """The dtype of lanes that hold sums of bytes along a block, of which each adds a part."""
+    arg, wide = fold.arg, lanes and BLOCK // lanes * 255 < 1 << 15
+    byte = isinstance(arg, Convert) and arg.arg.dtype.kind in "biu" and arg.arg.dtype.itemsize == 1
+    plain = fold.program.name == "sum" and fold.program.state[0].char in "lqLQ"
+    return np.dtype(np.int16) if byte and plain and wide else None
+
+
 def least_shared(states: Iterable[np.dtype]) -> int:
     """Elements of rows that share lanes, at least; gcc keeps no shorter ones in registers."""
     return VECTOR if min(dtype.itemsize for dtype in states) >= 4 else LANES
@@ -77,7 +97,7 @@ def share_lanes(rows: Blocks, folded: Sequence[Root]) -> LaneLoop | None:
         case Blocks(strip=None, body=[LaneLoop() as row]) if (
                 all(_in_order(r) for r in folded if isinstance(r.of, Place))
                 and [f.part for f in rows.folds] == [f.name for f in row.folds]
-                and all(f.exact and f.end_in_lanes for f in row.folds)
+                and all(f.exact and f.end_in_lanes and not f.lane for f in row.folds)
                 and all(isinstance(s, Let) or isinstance(s, Assign)
                         and isinstance(s.target, Element) and s.target.at == "lane"
                         for s in row.body)

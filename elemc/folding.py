@@ -9,7 +9,16 @@ import numpy as np
 
 from .cost import HEAVY, cost
 from .early import comes_first, decides, leave_early
-from .folded_rows import SHARED, foreseen_late, least_shared, rows_at_once, share_lanes, singly
+from .folded_rows import (
+    SHARED,
+    foreseen_late,
+    lane_count,
+    least_shared,
+    narrow_lanes,
+    rows_at_once,
+    share_lanes,
+    singly,
+)
 from .leaves import Leaves, target_of
 from .nest import (
     CHOICES,
@@ -113,7 +122,7 @@ class Folding(Leaves):
               scope: Scope) -> None:
         """A row: the folds in `merged` in lanes, the others and the stores element by element."""
         axis = bound[-1]
-        counts = {r: self.lane_count(r, axis) for r in merged}
+        counts = {r: lane_count(r, axis) for r in merged}
         sums = [*dict.fromkeys(counts[r] for r in merged if not r.fold.program.exact)]
         if len(sums) > 1:  # they are the same whatever goes with them, all else goes with the first
             for count in sums:
@@ -134,23 +143,14 @@ class Folding(Leaves):
         inner = scope.inside(loop.body)
         for root, fold in zip(merged, folds, strict=True):
             fold.end_in_lanes = not any(isinstance(n, Scan) for n in root.needs)
-            lane = Element(frozenset(), fold.dtype, f"{fold.name}_lane", at="lane")
+            fold.lane = narrow_lanes(root.fold, lanes)
+            loop.cut |= bool(fold.lane) and not short
+            lane = Element(frozenset(), fold.lane or fold.dtype, f"{fold.name}_lane", at="lane")
             self.states[root.fold] = [lane]
         self.level(segment.roots, bound, inner)
         scope.body.append(loop)
         for root, fold in zip(merged, folds, strict=True):
             self.states[root.fold] = [Named(frozenset(), fold.dtype, fold.name)]
-
-    def lane_count(self, root: Root, axis: str) -> int:
-        """As many lanes as a vector has elements of what is narrow beside the states; else 0.
-
-        gcc makes no shorter vectors of masks, and branches of what they choose.
-        """
-        sizes = [v.dtype.itemsize for v in walk(root.inputs(), lambda v: isinstance(v, Fold))
-                 if isinstance(v, Load) and axis in v.axes]
-        narrow = min(sizes, default=LANE_BYTES)
-        wide = max(d.itemsize for d in root.fold.program.state)
-        return LANE_BYTES // narrow if 4 * narrow <= wide else 0
 
     def vectors(self, segment: Segment, bound: tuple[str, ...], length: int, scope: Scope) -> None:
         """Choose, or call functions, in vectors before a loop that folds a row too short for lanes.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,10 +20,12 @@ from .nest import (
     Statement,
     Write,
 )
+from .ops import OPS
 from .roots import Root, holds
 from .scope import Scope
 from .values import (
     SELECT,
+    Convert,
     Fold,
     Literal,
     Load,
@@ -186,6 +188,9 @@ class Leaves:
         assert isinstance(fold, Fold)
         program, targets = fold.program, self.states[fold]
         state: list[Value] = [*targets[:len(program.state)]]
+        if state[0].dtype != program.state[0]:
+            scope.body.append(Assign(targets[0], narrow_sum(fold, state[0], values)))
+            return
         position = FoldIndex(frozenset(fold.over), program.index_dtype, fold.over)
         if isinstance(fold, Place):
             both = [*self.states[fold.top], *state, values[fold.arg], position]
@@ -213,6 +218,16 @@ class Leaves:
             scope.body.append(If(targets[-1], assign, begin))
         else:
             scope.body.extend(assign)
+
+
+def narrow_sum(fold: Fold, lane: Value, values: Mapping[Value, Value]) -> Value:
+    """A lane that is narrower than the state of a sum, and one more element."""
+    of = values[fold.arg]
+    element = convert(of.arg if isinstance(of, Convert) else of, lane.dtype)
+    if fold.where is not None:
+        nothing = Literal(frozenset(), lane.dtype, lane.dtype.type(0))
+        element = Op(element.axes, lane.dtype, SELECT, (values[fold.where], element, nothing))
+    return Op(lane.axes | element.axes, fold.program.state[0], OPS["add"], (lane, element))
 
 
 def target_of(name: str, dtype: np.dtype, strip: str | None) -> Named | Element:

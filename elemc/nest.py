@@ -159,6 +159,7 @@ class LaneFold:
     states are `top_a` and `top_b` in `merge`; `settled`, `a` is beyond all places unless `top_a` is
     as good as `top_b`, so that `merge_settled` needs neither.  What is left of a row and fills no
     lanes is folded in lanes, too, if it is to `end_in_lanes`: no element waits for those before.
+    Lanes are of dtype `lane`, if it is narrower than the state's, as long as a block goes.
     """
 
     name: str
@@ -175,6 +176,12 @@ class LaneFold:
     settled: Value | None = None
     merge_settled: Value | None = None
     end_in_lanes: bool = False
+    lane: np.dtype | None = None
+
+    @property
+    def size(self) -> int:
+        """The bytes of a lane."""
+        return (self.lane or self.dtype).itemsize
 
     @property
     def idempotent(self) -> bool:
@@ -218,7 +225,7 @@ class LaneLoop:
 
     `lanes` is how many there are, if that does not follow from what is folded; a row has `least`
     elements or more, up to `most`.  `asks` is as that of `Loop`.  All rows of the axes `around`
-    share the lanes.
+    share the lanes.  A row that is `cut` goes in blocks, as those of folds with a tree do.
     """
 
     axis: str
@@ -229,6 +236,7 @@ class LaneLoop:
     most: int = LONGEST
     asks: frozenset[int] = frozenset()
     around: tuple[str, ...] = ()
+    cut: bool = False
 
 
 @dataclass

@@ -48,7 +48,7 @@ class Picking(Expressions):
         narrow = any(v.dtype.itemsize < PICKED_BYTES for v in loads)
         if not plain or not narrow or len(steps) != 1 or not 1 < (step := min(steps)) <= STEP:
             return 1
-        size = count * sum(f.dtype.itemsize for f in item.folds)
+        size = count * sum(f.size for f in item.folds)
         fits = step * size <= APART_BYTES and step * cost(values) <= HEAVY
         return step if fits else 1
 

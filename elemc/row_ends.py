@@ -119,6 +119,16 @@ class RowEnds(Picking):
                 found.append(f"{lane}[0] = {function}({lane}, {self.lanes_of(count)})")
         return found
 
+    def totals(self, item: LaneLoop, lanes: str, views: Sequence[dict[str, Any]]) -> None:
+        """Merge sums in lanes that are narrower than their states by a function."""
+        for fold, view in zip(item.folds, views, strict=True):
+            if fold.lane:
+                function = f"total_{ctype(fold.lane).suffix}"
+                self.helpers[function] = None
+                total = f"{function}({fold.name}_lane, {lanes})"
+                view |= {"all_lanes": total, "merge_lanes": "",
+                         "merge_row": f"{fold.name} + {total}"}
+
     def left(self, length: str, lanes: str, least: int = 0) -> str:
         """How many elements of a row fill no lanes, but 0 if they are at most `least`, in C."""
         if not least:
