@@ -250,7 +250,8 @@ class Expressions:
                 return self.fold_index(value)
             case Position():
                 return self.affine(value.affine)
-            case Convert(arg=Load() as load) if load.dtype == np.bool_ and (
+            case Convert(arg=Load() as load) if load.dtype == np.bool_ and not (
+                    self.after_lanes and value.dtype.char == "h") and (
                     value.dtype.kind == "f" or value.dtype.char in "hHiI" or self.kernel.exact):
                 return f"({ctype(value.dtype).value}){self.truth(load)}", CAST
             case Convert() if value.dtype == np.float16 and self.rounds_later(value):
