@@ -9,6 +9,7 @@ import numpy as np
 from .records import dataclass
 
 STEP = 4  # elements between neighbours that compilers load and rearrange; as in callable.c
+INTERLEAVED = (2, 3, 4, 8)  # lengths of rows that they read as columns
 STEPS = (-3, -1, 0, 1, 2, 3, 4, 8, 16)  # those of which gcc makes vectors, and so is told
 
 

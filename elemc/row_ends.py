@@ -12,7 +12,7 @@ from typing import Any
 from .cost import calls
 from .dtypes import ctype
 from .jamming import WITH_NAN
-from .layout import STEP
+from .layout import INTERLEAVED, STEP
 from .nest import (
     LANE_BYTES,
     LANES,
@@ -32,8 +32,6 @@ from .nest import (
 )
 from .picking import Picking, is_store
 from .values import ASKED, SELECT, VECTOR, Load, Op, Value, walk
-
-INTERLEAVED = ("2", "3", "4", "8")  # lengths of rows that gcc reads as columns
 
 
 class RowEnds(Picking):
@@ -224,7 +222,7 @@ class RowEnds(Picking):
     def across(self, body: Sequence[Statement], axis: str, length: str) -> bool:
         """Whether gcc makes vectors along the axis around, of rows that follow each other."""
         values = walk(v for s in body for v in values_of(s))
-        return length in INTERLEAVED and all(
+        return int(length) in INTERLEAVED and all(
             any(self.known_stride(v.operand, v.access, a) == int(length) * v.dtype.itemsize
                 for a in v.axes)
             for v in values if isinstance(v, Load) and axis in v.axes)

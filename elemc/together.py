@@ -17,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from .cost import HEAVY, calls
+from .layout import INTERLEAVED
 from .nest import CHUNK, LANES, PACK, ROWS
 from .refold import loads_of, memory_order, order_in_memory
 from .roots import Root, axis_of, in_strips
@@ -124,9 +125,10 @@ def _abreast(found: list[Root], spec: Specialized) -> list[Root]:
 
     That is what cannot be merged, and what calls functions along short rows.  So no element waits
     for the one before, and vectors go along the rows, which lie side by side in buffers.  A single
-    addition is not worth it, nor are cheap ones where buffers are large.  With them go folds of
-    what they give, which must not depend on how many rows there are, and stores; all of them go one
-    way, or none does.
+    addition is not worth it, nor are cheap ones where buffers are large, nor places in rows of a
+    few integers: the compiler makes vectors along the axis around.  With them go folds of what they
+    give, which must not depend on how many rows there are, and stores; all of them go one way, or
+    none does.
     """
     short = _in_order(found, spec)
     moved: dict[Store | Fold, Root] = {}
@@ -140,7 +142,10 @@ def _abreast(found: list[Root], spec: Specialized) -> list[Root]:
     [(order, over)] = ways
     if len(order) < 2 or over != {order[-1]} or order[-2].endswith("/"):
         return found
-    (rows, _), (_, length) = (spec.between(a) for a in order[-2:])
+    (rows, _), (shortest, length) = (spec.between(a) for a in order[-2:])
+    if shortest == length in INTERLEAVED and all(
+            _is_place_of_integers(r, spec) for r in moved.values()):
+        return found
     least = HEAVY if length > BLOCK else 2
     if rows < VECTOR or not short and all(
             r.merges or r.fold.program.cost < least for r in moved.values()):
@@ -148,6 +153,15 @@ def _abreast(found: list[Root], spec: Specialized) -> list[Root]:
     turned = (*order[:-2], f"{order[-2]}/", order[-1], order[-2])
     return [*(r for r in found if r.of not in moved),  # whose results stores wait for, too
             *(replace(r, order=turned, length="ABREAST") for r in moved.values())]
+
+
+def _is_place_of_integers(root: Root, spec: Specialized) -> bool:
+    """Whether a root is the place of an extremum of what is no float, and is read in order."""
+    place = isinstance(root.of, Fold) and root.fold.program.place_of
+    return bool(place) and root.fold.arg.dtype.kind in "biu" and all(
+        spec.operands[v.operand].layout.unit and all(step == 1 for at in v.access
+                                                     for _, step in at.terms)
+        for v in loads_of(root.fold, spec))
 
 
 def _in_order(found: Sequence[Root], spec: Specialized) -> list[Root]:

@@ -350,3 +350,19 @@ def test_lanes_are_not_shared_beside_what_goes_on_one_by_one(dtype):
     f = ec.compile(lambda x: (x.max(axis=(1, 2)), x.argmin(axis=None)))
     x = np.random.default_rng(0).integers(0, 1000, (8, 9, 43)).astype(dtype)[..., :-3]
     assert np.array_equal(f(x)[0], x.max(axis=(1, 2))) and f(x)[1] == x.argmin()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int64", "float32"])
+@pytest.mark.parametrize("columns", [2, 3, 4, 5, 8])
+def test_places_in_rows_of_a_few_numbers(columns, dtype):
+    """Of integers the compiler makes vectors along the rows; all else goes side by side."""
+    x = np.random.default_rng(1).integers(0, 4, (501, columns)).astype(dtype)
+    f = ec.compile(lambda x: (np.argmax(x, axis=-1), np.argmin(x, axis=-1), np.max(x, axis=-1)))
+    alone = ec.compile(lambda x: np.argmax(x, axis=-1))
+    aside = "ABREAST" in alone.dump(x)
+    assert aside == (columns == 5 or dtype == "float32")
+    for table in (x, x[:, ::-1], x[::2], np.asfortranarray(x), x.reshape(3, 167, columns)):
+        want = np.argmax(table, axis=-1), np.argmin(table, axis=-1), np.max(table, axis=-1)
+        for g, w in zip(f(table), want, strict=True):
+            np.testing.assert_array_equal(g, w)
+        np.testing.assert_array_equal(alone(table), want[0])
