@@ -221,12 +221,15 @@ class Leaves:
 
 
 def narrow_sum(fold: Fold, lane: Value, values: Mapping[Value, Value]) -> Value:
-    """A lane that is narrower than the state of a sum, and one more element."""
+    """A lane that is narrower than the state of a sum, and one more element.
+
+    Of what is chosen gcc makes branches, but not of products.
+    """
     of = values[fold.arg]
     element = convert(of.arg if isinstance(of, Convert) else of, lane.dtype)
     if fold.where is not None:
-        nothing = Literal(frozenset(), lane.dtype, lane.dtype.type(0))
-        element = Op(element.axes, lane.dtype, SELECT, (values[fold.where], element, nothing))
+        mask = convert(values[fold.where], lane.dtype)
+        element = Op(element.axes, lane.dtype, OPS["multiply"], (element, mask))
     return Op(lane.axes | element.axes, fold.program.state[0], OPS["add"], (lane, element))
 
 
