@@ -156,9 +156,9 @@ def _abreast(found: list[Root], spec: Specialized) -> list[Root]:
 
 
 def _is_place_of_integers(root: Root, spec: Specialized) -> bool:
-    """Whether a root is the place of an extremum of what is no float, and is read in order."""
+    """Whether a root is the place of an extremum of what are integers that are read in order."""
     place = isinstance(root.of, Fold) and root.fold.program.place_of
-    return bool(place) and root.fold.arg.dtype.kind in "biu" and all(
+    return bool(place) and all(v.dtype.kind in "biu" for v in walk(root.inputs())) and all(
         spec.operands[v.operand].layout.unit and all(step == 1 for at in v.access
                                                      for _, step in at.terms)
         for v in loads_of(root.fold, spec))
