@@ -56,3 +56,10 @@ def output_names(count: int, taken: Sequence[str]) -> tuple[str, ...]:
         if not set(names) & set(taken):
             return names
     raise AssertionError("no name is left for the outputs")
+
+
+def fresh(base: str, taken: set[str]) -> str:
+    """A name that is not taken yet, and is from now on."""
+    name = next(n for n in (f"{base}{k or ''}" for k in range(len(taken) + 1)) if n not in taken)
+    taken.add(name)
+    return name

@@ -4,10 +4,9 @@ Grammar::
 
     Kernel    := (phases, buffers)
     Phase     := (axis or None, body)              a parallel phase runs `axis` from begin to end
-    statement := Loop(axis, kind, body)            kind: serial | parallel | strip | lane |
-                                                           parts | chunks | tiles | turned |
-                                                           turning | abreast | mirrored |
-                                                           rows
+    statement := Loop(axis, kind, body)            kind: serial | parallel | strip | lane | parts |
+                                                           chunks | tiles | turned | turning |
+                                                           abreast | mirrored | rows | halves
                | LaneLoop(axis, folds, body)       folds along a row, in lanes
                | Blocks(axis, folds, body)         folds along an outer axis, in a pairwise tree
                | Let(name, value)                  a constant
@@ -16,7 +15,7 @@ Grammar::
                | Write(operand, access, value, mode, mask)
                | If(condition, body, rest)         body where it holds, else rest
                | Check(value)                      an error if value's arguments are out of range
-               | Repeat(array, value, rows)        copies of a row, as many as go at a time
+               | Repeat(array, value, rows)        copies of a row
     target    := Named(name) | Element(name, dims, at)
 
 Values are those of a specialization, over the leaves `Named` and `Element`.
@@ -103,10 +102,11 @@ class Local:
 
 @dataclass
 class Assign:
-    """`target = value`."""
+    """`target = value`; a float16 is not rounded yet if it will be `stored`."""
 
     target: Named | Element
     value: Value
+    stored: bool = False
 
 
 @dataclass
@@ -125,8 +125,8 @@ class Loop:
     """A loop over one axis; `independent` if its iterations may run in any order.
 
     A "mirrored" one is part of a loop over the same axis, and goes the other way; a "turning" one
-    copies what this turn of it and the next read across, as many as TURN.  One over "rows" takes
-    as many at a time as a row is repeated, as one.
+    copies what this turn of it and the next read across, as many as TURN.  One over "rows" takes as
+    many at a time as a row is repeated; "halves" convert float16.
     "parts" are of a strip, STAGE elements each.  `lines` are writes of its body that go past the
     caches, a block at a time; of `lined`, another of its writes, vectors are to fill whole lines;
     `ahead` is the axis around of which the next turn is asked for;

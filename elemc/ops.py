@@ -12,7 +12,7 @@ import numpy as np
 
 from .dtypes import CTYPES, ctype, dtype_of, literal
 from .errors import ArgumentError
-from .mathlib import COMPLEX, FUNCTIONS, SIMD
+from .mathlib import BLOCKS, COMPLEX, FUNCTIONS, SIMD
 from .ops_base import ALL_NAN, CALL, INTERNAL, TABLE, CCode, ScalarOp, code_of, is_helper
 from .ops_table import ROWS
 from .templating import environment
@@ -212,6 +212,8 @@ def helper_externs(name: str) -> list[str]:
 
 def extern_declaration(name: str) -> str:
     """The C declaration of a function of the math library."""
+    if name in BLOCKS:
+        return f"extern void {name}({BLOCKS[name]});"
     plain = name.removeprefix("elemc_")
     single = plain not in FUNCTIONS and plain.removeprefix("c") not in COMPLEX
     plain = plain[:-1] if single else plain

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from .cnames import fresh
 from .layout import Operand
 from .nest import (
     LANE_BYTES,
@@ -56,7 +57,7 @@ def repeat_rows(kernel: Kernel, spec: Specialized) -> None:
                           for v in shared}
                 if copies:
                     rows.kind = "parallel rows" if rows.kind == "parallel" else "rows"
-                    row.body = [_with(s, copies) for s in row.body]
+                    row.body = [with_copies(s, copies) for s in row.body]
                     body += [Repeat(copy, value, rows.axis) for value, copy in copies.items()]
             body.append(item)
         phase.body[:] = body
@@ -134,13 +135,10 @@ def _name(value: Value, operands: Sequence[Operand], taken: set[str]) -> str:
     """What the copies of a row are called: as what it is made of."""
     of = next((v for v in walk([value]) if isinstance(v, (Load, Element))), None)
     base = of.name if isinstance(of, Element) else operands[of.operand].name if of else "place"
-    name = next(n for n in (f"{base}_rows{k or ''}" for k in range(len(taken) + 1))
-                if n not in taken)
-    taken.add(name)
-    return name
+    return fresh(f"{base}_rows", taken)
 
 
-def _with(item: Statement, copies: Mapping[Value, Value]) -> Statement:
+def with_copies(item: Statement, copies: Mapping[Value, Value]) -> Statement:
     """A statement that reads copies."""
     new: dict[Value, Value] = {}
     for value in walk(values_of(item), copies.__contains__):

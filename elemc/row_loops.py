@@ -61,6 +61,20 @@ class RowLoops(FoldLoops):
         text = f"repeat({name}, {length} * {size}, ROWS_OF({length}, {rows}))"
         return {"kind": "all", "body": [local, first, {"kind": "call", "text": text}]}
 
+    def halves(self, item: Loop) -> str:
+        """The call that converts a block of float16 to floats, or these to float16."""
+        [copy] = item.body
+        begin, width = f"b{self.digit[item.axis]}", f"w{self.digit[item.axis]}"
+        assert isinstance(copy, (Assign, Write))
+        out = isinstance(copy, Write)
+        here, there = (copy.value, copy) if isinstance(copy, Write) else (copy.target, copy.value)
+        assert isinstance(here, Element) and isinstance(there, (Load, Write))
+        function = "elemc_halves_of_floats" if out else "elemc_floats_of_halves"
+        self.externs[function] = None
+        at = self.address(self.use(there.operand, there.access, written=out), item.axis, begin)
+        ends = (at, here.name) if out else (here.name, at)
+        return f"{function}({', '.join(ends)}, {width})"
+
     def tiles(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
         """A loop over one side of tiles."""
         k = self.digit[item.axis]

@@ -20,6 +20,7 @@ import numpy as np
 
 from .asking import ask_in_time
 from .cost import HEAVY, calls, cost
+from .halving import convert_in_blocks
 from .jamming import jam
 from .keeping import Keeping, is_fold
 from .nest import (
@@ -70,6 +71,7 @@ def schedule(spec: Specialized) -> Kernel:
     scheduler.top(scheduler.roots)
     jam(scheduler.kernel, spec)
     repeat_rows(scheduler.kernel, spec)
+    convert_in_blocks(scheduler.kernel, spec)
     return scheduler.kernel
 
 

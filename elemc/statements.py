@@ -103,7 +103,8 @@ class Statements(RowLoops):
                 return {"kind": "local", "name": item.name + size, "type": self.type(item.dtype)}
             case Assign():
                 return {"kind": "assign", "target": self.text(item.target),
-                        "value": self.text(item.value), "type": self.type(item.target.dtype)}
+                        "value": self.text(item.value, item.stored),
+                        "type": self.type(item.target.dtype)}
             case Check():
                 return self.check(item)
             case Write():
@@ -173,6 +174,8 @@ class Statements(RowLoops):
         if item.kind.endswith("rows"):
             return self.rows(item, *((begin, end) if item.kind.startswith("parallel") else
                                      self.bounds(item.axis)))
+        if item.kind == "halves":
+            return {"kind": "call", "text": self.halves(item)}
         if item.kind == "parts":
             return self.parts(item, k)
         if item.kind == "turning":

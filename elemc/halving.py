@@ -1,0 +1,97 @@
+"""float16 in blocks: processors convert vectors of it, but gcc 12 knows only single ones.
+
+So a loop that reads or writes float16 goes in strips: what it reads is converted to an array of
+floats first, by a function of the C, and what it writes is converted from one in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from .cnames import fresh
+from .layout import Operand
+from .nest import (
+    Assign,
+    Blocks,
+    Element,
+    Kernel,
+    Let,
+    Local,
+    Loop,
+    Phase,
+    Statement,
+    Write,
+    names_made,
+    statements,
+    values_of,
+)
+from .repeating import with_copies
+from .values import LINED, Access, Load, Op, Specialized, Value, walk
+
+HALF = np.dtype(np.float16)
+
+
+def convert_in_blocks(kernel: Kernel, spec: Specialized) -> None:
+    """Let loops along lines of float16 go in strips between their conversions."""
+    for phase in kernel.phases:
+        taken, every = names_made(phase.body), [*statements(phase.body)]
+        by_twos = [s for item in every if isinstance(item, (Loop, Blocks)) and item.jammed
+                   for s in statements(item.body)]
+        for loop in every:
+            if isinstance(loop, Loop) and loop not in by_twos and _is_plain(loop, phase, spec):
+                _convert(loop, kernel.operands, taken)
+
+
+def _is_plain(loop: Loop, phase: Phase, spec: Specialized) -> bool:
+    """Whether a loop is the innermost one of a map, and long."""
+    long = phase.axis == loop.axis or spec.between(loop.axis)[0] >= LINED
+    return long and loop.kind in ("serial", "parallel") and loop.independent and not (
+        loop.reverse or loop.lines or loop.ahead or loop.asks) and all(
+        isinstance(s, Let) or isinstance(s, Write) and s.mask is None and s.mode == "write"
+        for s in loop.body)
+
+
+def _convert(loop: Loop, operands: Sequence[Operand], taken: set[str]) -> None:
+    """Make a strip of a loop, if it reads or writes lines of float16."""
+    def block(operand: int) -> Element:
+        name = fresh(f"{operands[operand].name}_floats", taken)
+        return Element(frozenset({loop.axis}), HALF, name, at=loop.axis)
+
+    def along(operand: int, access: Access) -> bool:
+        of, last = operands[operand], operands[operand].layout.perm[-1:]
+        return of.dtype == HALF and of.storage == "native" and of.layout.unit and all(
+            at.axes.isdisjoint({loop.axis}) or (dim,) == last and at.shifted == loop.axis
+            for dim, at in enumerate(access))
+
+    values = walk(v for s in loop.body for v in values_of(s))
+    read: dict[Value, Element] = {
+        v: block(v.operand) for v in values if isinstance(v, Load) and v.guard is None
+        and loop.axis in v.axes and along(v.operand, v.access)}
+    writes = [s for s in loop.body if isinstance(s, Write) and along(s.operand, s.access)]
+    if not any(isinstance(v, Op) for v in values) and not writes:
+        return  # what is only converted is stored at once
+    before: list[Statement] = []
+    for load, floats in read.items():
+        before += [Local(floats.name, HALF, strip=True), _halves(loop, Assign(floats, load))]
+    after: list[Statement] = []
+    body: list[Statement] = []
+    for original in loop.body:
+        statement = with_copies(original, read)
+        if original in writes and isinstance(statement, Write):
+            result = block(statement.operand)
+            before.append(Local(result.name, HALF, strip=True))
+            body.append(Assign(result, statement.value, stored=True))
+            after.append(_halves(loop, replace(statement, value=result)))
+        else:
+            body.append(statement)
+    if before:
+        loop.body = [*before, Loop(loop.axis, "lane", body, independent=True), *after]
+        loop.kind = "parallel strip" if loop.kind == "parallel" else "strip"
+        loop.independent, loop.length, loop.lined = False, "STAGE", None
+
+
+def _halves(loop: Loop, copy: Assign | Write) -> Loop:
+    return Loop(loop.axis, "halves", [copy], independent=True)
