@@ -24,8 +24,7 @@ COLUMNS = (2, 3, 5, 8, 17, 20, 33, 64, 100, 127, 128)
 def tables(dtype):
     """Tables of many sizes, with two rows each."""
     for k, columns in enumerate(COLUMNS):
-        rows = ROWS[k % len(ROWS)]
-        for n in {rows, ROWS[-1 - k % 2]}:
+        for n in {ROWS[k % len(ROWS)], ROWS[-1 - k % 2]}:
             yield (sample(dtype, (n, columns), k, (-5, 5)),
                    *sample("float32" if dtype != "float64" else dtype, (2, columns), n, (1, 3)))
 
