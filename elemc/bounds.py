@@ -164,9 +164,12 @@ class _Marks:
     def of_repeated(self) -> None:
         """What short rows share is repeated if there are `MANY_ROWS`."""
         for store in self.spec.stores:
-            *_, rows, row = "", "", *memory_order(store.access, self.spec.operands[store.operand])
-            if rows and math.prod(self.sizes[e] for e in self.spec.axes[row]) <= most_repeated(
-                    self.spec.operands):
+            order = memory_order(store.access, self.spec.operands[store.operand])
+            if len(order) < 2:
+                continue
+            rows, row = order[-2:]
+            length = math.prod(self.sizes[e] for e in self.spec.axes[row])
+            if length <= most_repeated(self.spec.operands):
                 self.meet(self.longest(rows), [0, MANY_ROWS - 1])
                 for e in self.spec.axes[rows]:
                     self.found.setdefault(e, (1, LONGEST))

@@ -250,6 +250,7 @@ class Expressions:
                 return self.fold_index(value)
             case Position():
                 return self.affine(value.affine)
+            # not where narrow lanes have ended: there gcc makes more of a comparison
             case Convert(arg=Load() as load) if load.dtype == np.bool_ and not (
                     self.after_lanes and value.dtype.char == "h") and (
                     value.dtype.kind == "f" or value.dtype.char in "hHiI" or self.kernel.exact):

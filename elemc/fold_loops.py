@@ -139,7 +139,7 @@ class FoldLoops(Fetches):
         """A row in lanes."""
         k = self.digit[item.axis]
         tree = any(f.tree for f in item.folds) and item.axis not in self.within
-        cut = tree or item.cut
+        cut = tree or item.cut  # in blocks, of a tree or not
         widest = max(f.size for f in item.folds)
         count = least = max(LANES, LANE_BYTES // widest)  # no other fold of the kernel has a say
         stores = any(isinstance(s, Write) or is_store(s) for s in statements(item.body))
@@ -151,7 +151,7 @@ class FoldLoops(Fetches):
         full = length is None or int(length) >= count
         alone = full and not item.around
         apart = self.apart(item, count) if alone else 1
-        fewer = not item.lanes or any(f.lane for f in item.folds)
+        fewer = not item.lanes or any(f.lane for f in item.folds)  # lanes are as good
         if alone and apart == 1 and fewer and (further := self.apart(item, least)) > 1:
             count, apart = least, further
         if full:

@@ -75,10 +75,10 @@ def lane_count(root: Root, axis: str) -> int:
 
 def narrow_lanes(fold: Fold, lanes: int) -> np.dtype | None:
     """The dtype of lanes that hold sums of bytes along a block, of which each adds a part."""
-    arg, wide = fold.arg, lanes and BLOCK // lanes * 255 < 1 << 15
+    arg, fits = fold.arg, lanes > 0 and BLOCK // lanes * 255 < 1 << 15
     byte = isinstance(arg, Convert) and arg.arg.dtype.kind in "biu" and arg.arg.dtype.itemsize == 1
     plain = fold.program.name == "sum" and fold.program.state[0].char in "lqLQ"
-    return np.dtype(np.int16) if byte and plain and wide else None
+    return np.dtype(np.int16) if byte and plain and fits else None
 
 
 def least_shared(states: Iterable[np.dtype]) -> int:

@@ -38,10 +38,11 @@ def convert_in_blocks(kernel: Kernel, spec: Specialized) -> None:
     """Let loops along lines of float16 go in strips between their conversions."""
     for phase in kernel.phases:
         taken, every = names_made(phase.body), [*statements(phase.body)]
-        by_twos = [s for item in every if isinstance(item, (Loop, Blocks)) and item.jammed
-                   for s in statements(item.body)]
+        bound = [s for item in every if isinstance(item, (Loop, Blocks)) and (
+                     item.jammed or isinstance(item, Loop) and item.lines)
+                 for s in statements(item.body)]  # to two turns, or to a block that is streamed
         for loop in every:
-            if isinstance(loop, Loop) and loop not in by_twos and _is_plain(loop, phase, spec):
+            if isinstance(loop, Loop) and loop not in bound and _is_plain(loop, phase, spec):
                 _convert(loop, kernel.operands, taken)
 
 

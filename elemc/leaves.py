@@ -223,7 +223,8 @@ class Leaves:
 def narrow_sum(fold: Fold, lane: Value, values: Mapping[Value, Value]) -> Value:
     """A lane that is narrower than the state of a sum, and one more element.
 
-    Of what is chosen gcc makes branches, but not of products.
+    They are added as C adds, as numbers of the state, of which the lane takes what it can hold.  Of
+    what is chosen gcc makes branches, but not of products.
     """
     of = values[fold.arg]
     element = convert(of.arg if isinstance(of, Convert) else of, lane.dtype)

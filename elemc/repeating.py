@@ -83,9 +83,9 @@ def most_repeated(operands: Sequence[Operand]) -> int:
 def _is_short(rows: str, row: str, spec: Specialized) -> bool:
     """Whether there are many such rows, and each does not fill its vectors."""
     least, most = spec.between(row)
-    sizes = {o.dtype.itemsize for o in spec.operands}
-    size = least * sizes.pop() if least == most and len(sizes) == 1 else 0
-    fills = size and size % LANE_BYTES == 0 or size == LANE_BYTES // 2
+    size, *others = {o.dtype.itemsize for o in spec.operands}
+    known = least == most > 0 and not others
+    fills = known and (least * size % LANE_BYTES == 0 or least * size == LANE_BYTES // 2)
     return most <= most_repeated(spec.operands) and not fills and (
         spec.between(rows)[0] >= MANY_ROWS)
 

@@ -57,7 +57,7 @@ class RowLoops(FoldLoops):
                  "name": f"{name}[{REPEATED}] __attribute__((aligned(64)))"}
         [first] = self.body([Loop(axis, "serial", [Assign(item.array, item.value)], True)])
         length, rows = self.extent(axis), self.extent(item.rows)
-        size = 4 if dtype == np.float16 else dtype.itemsize
+        size = 4 if dtype == np.float16 else dtype.itemsize  # float16 is held as float
         text = f"repeat({name}, {length} * {size}, ROWS_OF({length}, {rows}))"
         return {"kind": "all", "body": [local, first, {"kind": "call", "text": text}]}
 

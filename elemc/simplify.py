@@ -153,7 +153,7 @@ def _power(node: Apply) -> Node | None:
     a, b = node.args
     if node.dtype is None or node.dtype.kind == "b":
         return None
-    small = (*range(-8, -1), *range(3, 9))
+    small = (*range(-6, -1), *range(3, 7))
     if node.dtype == np.complex64 and isinstance(b, Const) and b.value in small:
         return _small_power(a, int(b.value.real))
     if is_const(b, 3) or is_const(b, 4):  # no further from the truth than pow is allowed to be
