@@ -1,7 +1,7 @@
 """float16 in blocks: processors convert vectors of it, but gcc 12 knows only single ones.
 
 So a loop that reads or writes float16 goes in strips: what it reads is converted to an array of
-floats first, by a function of the C, and what it writes is converted from one in the end.
+floats first, by a function of the library, and what it writes is converted from one in the end.
 """
 
 from __future__ import annotations

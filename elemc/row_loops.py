@@ -63,12 +63,8 @@ class RowLoops(FoldLoops):
 
     def halves(self, item: Loop) -> str:
         """The call that converts a block of float16 to floats, or these to float16."""
-        [copy] = item.body
+        here, there, out = _ends(item)
         begin, width = f"b{self.digit[item.axis]}", f"w{self.digit[item.axis]}"
-        assert isinstance(copy, (Assign, Write))
-        out = isinstance(copy, Write)
-        here, there = (copy.value, copy) if isinstance(copy, Write) else (copy.target, copy.value)
-        assert isinstance(here, Element) and isinstance(there, (Load, Write))
         function = "elemc_halves_of_floats" if out else "elemc_floats_of_halves"
         self.externs[function] = None
         at = self.address(self.use(there.operand, there.access, written=out), item.axis, begin)
@@ -110,10 +106,7 @@ class RowLoops(FoldLoops):
 
     def turned(self, item: Loop) -> str:
         """The call that copies lines that lie across; "" if their elements need conversion."""
-        [copy] = (s for s in statements([item]) if isinstance(s, (Assign, Write)))
-        out = isinstance(copy, Write)
-        here, there = (copy.value, copy) if isinstance(copy, Write) else (copy.target, copy.value)
-        assert isinstance(here, Element) and isinstance(there, (Load, Write))
+        here, there, out = _ends(item)
         operand = self.kernel.operands[there.operand]
         guarded = isinstance(there, Load) and there.guard
         if not operand.squares or guarded or operand.dtype != here.dtype:
@@ -147,3 +140,11 @@ class RowLoops(FoldLoops):
         """Where a loop over an axis starts, and how many turns it takes."""
         begin, end = self.bounds(axis)
         return begin, turns(begin, end)
+
+
+def _ends(item: Loop) -> tuple[Element, Load | Write, bool]:
+    """What a loop that copies has here, its other end in memory, and whether that is an output."""
+    [copy] = (s for s in statements([item]) if isinstance(s, (Assign, Write)))
+    here, there = (copy.value, copy) if isinstance(copy, Write) else (copy.target, copy.value)
+    assert isinstance(here, Element) and isinstance(there, (Load, Write))
+    return here, there, isinstance(copy, Write)
