@@ -391,7 +391,7 @@ def _cost(body: Sequence[Statement]) -> int:
 def _renamed(value: Value, names: dict[str, str]) -> Value:
     """`value` with its variables renamed."""
     if isinstance(value, Named):
-        return replace(value, name=names.get(value.name, value.name))
+        return replace(value, name=names[value.name]) if value.name in names else value
     if isinstance(value, Op):
         return replace(value, operands=tuple(_renamed(a, names) for a in value.operands))
     return replace(value, arg=_renamed(value.arg, names)) if isinstance(value, Convert) else value

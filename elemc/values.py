@@ -301,17 +301,17 @@ class Specialized:
 def walk(values: Iterable[Value], leaf: Callable[[Value], bool] = lambda v: False) -> list[Value]:
     """All values below `values`, arguments first, not looking inside leaves; works at any depth."""
     done: dict[Value, None] = {}
-    stack = [(v, False) for v in reversed(list(values))]
+    stack: list[Any] = [*values][::-1]  # and None above what waits for its arguments
     while stack:
-        value, ready = stack.pop()
-        if value in done:
+        value = stack.pop()
+        if value is None:
+            value = stack.pop()
+        elif value in done:
             continue
-        if ready:
-            done[value] = None
-        else:
-            stack.append((value, True))
-            if not leaf(value):
-                stack.extend((a, False) for a in reversed(value.args))
+        elif args := () if leaf(value) else value.args:
+            stack += (value, None, *reversed(args))
+            continue
+        done[value] = None
     return list(done)
 
 

@@ -62,7 +62,7 @@ def close(got, want):
     for name in FUNCTIONS])
 def test_as_few_rows_at_a_time(name):
     f = ec.compile(FUNCTIONS[name])
-    arrays = [RNG.normal(size=(rows, length)) for rows in (8, 15, 16, 33, 70)
+    arrays = [RNG.normal(size=(rows, length)) for rows in (8, 15, 70)
               for length in (1, 5, 8, 37, 100)]
     # vectors go along rows that are next to each other in memory
     turned = {k: np.asfortranarray(x) for k, x in enumerate(arrays) if x.shape[1] == 37}

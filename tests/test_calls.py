@@ -637,7 +637,7 @@ NUMBERS = (2.5, 3, -1, 300, 2**31, 2**63, -(2**63), 2j, True)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64", "float32", "complex64"])
-@pytest.mark.parametrize("op", ["multiply", "add", "maximum", "equal", "less", "greater_equal"])
+@pytest.mark.parametrize("op", ["multiply", "maximum", "equal", "less"])
 def test_python_numbers_give_way(op, dtype):
     """As in NumPy, whether the inputs' dtypes are open or traced, through Python and through C."""
     fn = getattr(np, op)

@@ -57,7 +57,7 @@ def parts(x):
 def test_bits(of, dtype):
     rng = np.random.default_rng(0)
     f = ec.compile(lambda x, y: of(x, y))
-    for n in (1, 2, 3, 8, 17, 100, 1001):
+    for n in (1, 3, 8, 17, 1001):
         x, y = ((rng.standard_normal(3 * n) + 1j * rng.standard_normal(3 * n)).astype(dtype)
                 for _ in range(2))
         for a, b in ((x, y), (x[::3], y[::-3]), (x[:n], y[:1]), (x[:3 * (n // 3)].reshape(-1, 3), y[:3])):

@@ -25,7 +25,7 @@ BY_COLUMN = {
 }
 
 
-@pytest.mark.parametrize("shape", [(20, 30), (9, 140), (30, 12), (2, 30), (0, 30), (30, 0), (300, 3)])
+@pytest.mark.parametrize("shape", [(20, 30), (9, 140), (30, 12), (0, 30), (30, 0)])
 @pytest.mark.parametrize("name", BY_COLUMN)
 def test_values(name, shape):
     f = BY_COLUMN[name]

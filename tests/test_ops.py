@@ -28,7 +28,7 @@ EXACT = set("add subtract multiply negative positive absolute fabs sign square s
 NORM_WISE = {"reciprocal", "absolute", "sign", "multiply", "square", "sqrt"}
 EXACT_REAL = EXACT | {"divide"}
 # others are made into the same instructions, of other widths, as one of these
-USUAL_FLAGS = "int64 float16 float32 float64 complex128".split()
+USUAL_FLAGS = "float32 float64 complex128".split()
 FLAGS = [pytest.param(USUAL_FLAGS, marks=pytest.mark.optimized, id="usual flags"),
          pytest.param([d for d in DTYPES if d not in USUAL_FLAGS], id="others")]
 
@@ -90,7 +90,7 @@ def values_position_and_specials(name, dtype, f, arrays):
 @pytest.mark.parametrize("name", OPS)
 def test_within_an_expression(name):
     """The C has the parentheses it needs, whatever stands around the operation and within it."""
-    dtypes = ["bool", "int8", "float16", "float64", "complex64"]
+    dtypes = ["int8", "float64", "complex64"]
     every = [surrounded(name, dtype) for dtype in dtypes if loop_of(name, dtype)]
     assert every
     compile_together(call for calls in every for call in calls.values())

@@ -104,7 +104,7 @@ def staged(x, y):
 @pytest.mark.parametrize("function", [columns, staged])
 def test_strips(function, dtype):
     f = ec.compile(function)
-    pairs = [(normal(70, n, dtype=dtype), normal(n, dtype=dtype)) for n in LENGTHS]
+    pairs = [(normal(70, n, dtype=dtype), normal(n, dtype=dtype)) for n in LENGTHS[::2]]
     compile_together((f, pair) for pair in pairs)
     for x, y in pairs:
         results, wants = f(x, y), function(x, y)
@@ -130,7 +130,7 @@ def test_strips_of_what_goes_on_from_row_to_row():
 
 
 @pytest.mark.parametrize("dtype", [
-    pytest.param(dtype, marks=pytest.mark.optimized(dtype[0] == "f"))
+    pytest.param(dtype, marks=pytest.mark.optimized(dtype in ("f4", "f8")))
     for dtype in ("f4", "f8", "u1", "f2")])
 @pytest.mark.parametrize("step", [2, 3, 4, -2, 5])
 def test_what_lies_between_is_dropped(dtype, step):
@@ -191,7 +191,7 @@ def test_calls_and_choices_of_what_lies_apart(step, dtype, other):
         lambda x, y: np.log1p(np.abs(x)) - (x * y).sum(axis=1, keepdims=True),
     ):
         f, pairs = ec.compile(function), []
-        for length in (8, 9, 17, 33, 64):
+        for length in (8, 17, 33):
             x, y = (RNG.normal(size=(5, length)) * 3).astype(dtype), normal(length, dtype="f8")
             pairs.append((x, np.abs(y * 3).astype(other)))
         compile_together((f, [z, y]) for x, y in pairs for z in (x, few_apart(x, step)))
