@@ -7,7 +7,7 @@ found decides the chunks behind it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, reduce
 
 import numpy as np
@@ -27,7 +27,9 @@ from .nest import (
     statements,
 )
 from .ops import OPS
-from .values import Affine, Fold, Literal, Op, Place, Position, Value, inline
+from .places import falls_short
+from .programs import inline
+from .values import Affine, First, Fold, Literal, Op, Place, Position, Value
 
 BOOL = np.dtype(bool)
 NOTHING = frozenset[str]()
@@ -52,18 +54,23 @@ def comes_first(fold: Fold, axis: str) -> bool:
         fold.over[0] == axis)
 
 
-def leave_early(loop: Loop, parts: Mapping[Fold, Element]) -> Loop:
+def ends_early(folds: Sequence[Fold], axis: str) -> bool:
+    """Whether of all chunks along an axis the first ones may decide what these folds are."""
+    return all(decides(f) is not None for f in folds) or all(comes_first(f, axis) for f in folds)
+
+
+def leave_early(loop: Loop, parts: Mapping[Fold, Element], absent: Value | None) -> Loop:
     """A loop over chunks of folds, whose states are `parts`, that ends where all are decided.
 
-    That ends it for all threads; where places are found, for chunks behind.  It stays as it is if
-    it does something else.
+    That ends it for all threads; where places are found, for chunks behind, or where the place is
+    `absent`.  It stays as it is if it does something else.
     """
     inside = [*statements(loop.body)]
     made = {s.target for s in inside if isinstance(s, Assign)}
     stores = {t for t in made if isinstance(t, Element) and t.at != "lane"}
     kept = any(len(part.dims) > 1 for part in parts.values())
     if kept or not parts or stores != {*parts.values()} or not all(
-            isinstance(s, (Let, Local, Assign, LaneLoop, Blocks, Loop)) for s in inside):
+            isinstance(s, (Let, Local, Assign, LaneLoop, Blocks, Loop, If)) for s in inside):
         return loop
     last = {part: _last(fold) for fold, part in parts.items()}
     ends: list[Statement] = [Assign(part, end) for part, end in last.items()]
@@ -77,8 +84,26 @@ def leave_early(loop: Loop, parts: Mapping[Fold, Element]) -> Loop:
     behind = _all((_op("greater", decided, _literal(0)), _op("less_equal", decided, chunk)))
     found = _all(_op("not_equal", part, end) for part, end in last.items())
     counted = Assign(decided, Op(chunk.axes, INDEX, OPS["add"], (chunk, _literal(1))))
+    behind = behind if absent is None else _op("logical_or", behind, absent)
     loop.body = [If(behind, ends, [*loop.body, If(found, [counted], [])])]
     return loop
+
+
+def elsewhere(places: Iterable[Fold], parts: Mapping[Fold, Element],
+              known: Callable[[Value], Value]) -> Value | None:
+    """That the extrema whose places are looked for are not in this chunk; None if nobody knows.
+
+    `parts` are those of all chunks, if they are folded in the same ones.
+    """
+    tests = []
+    for place in places:
+        if not isinstance(place, First) or place.top is None or place.limit is None:
+            return None
+        top = parts.get(place.top)
+        if top is None or top.dims != parts[place].dims:
+            return None
+        tests.append(falls_short(top, known(place.limit), place.program))
+    return _all(tests)
 
 
 def _last(fold: Fold) -> Literal:

@@ -9,10 +9,22 @@ import numpy as np
 
 from .cost import FORESEEN
 from .layout import STEP
-from .nest import FAR_RUN, LANE_BYTES, LANES, RUN, Assign, Blocks, Element, LaneLoop, Let
-from .roots import Root
+from .nest import FAR_RUN, LANE_BYTES, LANES, ROWS, RUN, Assign, Blocks, Element, LaneLoop, Let
+from .roots import Root, remaining
 from .sharing import rows_of
-from .values import BLOCK, LINED, NARROW, VECTOR, Convert, Fold, Load, Place, Specialized, walk
+from .values import (
+    BLOCK,
+    CHUNKED,
+    LINED,
+    NARROW,
+    VECTOR,
+    Convert,
+    Fold,
+    Load,
+    Place,
+    Specialized,
+    walk,
+)
 
 SHARED = 16  # rows of extrema whose lanes are merged once, at least: few are left to all threads
 
@@ -29,6 +41,23 @@ def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Spe
     if len(folded) == 1 and len(along) > 1 and LINED <= low and high <= NARROW:
         return 1
     return FAR_RUN if spec.far and low > NARROW else RUN
+
+
+def chunk_of(axis: str, folded: Sequence[Root], last: bool, soon: bool, spec: Specialized) -> str:
+    """The chunks in which an axis is folded: it, if each of its few turns is one.
+
+    They are rows, if the axis is the `last`, and shorter where they may decide what others are.
+    """
+    exact = all(r.fold.program.exact for r in folded)
+    inner = [remaining(r, (axis,)) for r in folded]
+    few = spec.between(axis)[1] < CHUNKED[False] and all(
+        row and row[0] in r.over for r, row in zip(folded, inner, strict=True))
+    shared = few and exact and all(
+        len(row) == 1 and spec.between(row[0])[1] <= BLOCK
+        and spec.between(row[0])[0] >= least_shared(r.fold.program.state)
+        for r, row in zip(folded, inner, strict=True))
+    unit = ((1 if not exact else 4 if soon else 16) * BLOCK) if last else SHARED if shared else ROWS
+    return axis if few and not last and not shared else f"{axis}:{unit}"
 
 
 def foreseen_late(folded: Sequence[Root], axis: str, strip: str | None, spec: Specialized) -> bool:

@@ -8,12 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from .cost import HEAVY, cost
-from .early import comes_first, decides, leave_early
+from .early import elsewhere, ends_early, leave_early
 from .folded_rows import (
-    SHARED,
+    chunk_of,
     foreseen_late,
     lane_count,
-    least_shared,
     narrow_lanes,
     rows_at_once,
     share_lanes,
@@ -43,16 +42,17 @@ from .nest import (
 )
 from .ops import OPS
 from .order import few_axes
+from .programs import inline
 from .roots import Root, next_axis, remaining
 from .scope import Scope
 from .sharing import Segment
 from .values import (
     BLOCK,
-    CHUNKED,
     SHORT,
     VECTOR,
     At,
     Convert,
+    First,
     Fold,
     Literal,
     Load,
@@ -63,7 +63,6 @@ from .values import (
     Specialized,
     Store,
     Value,
-    inline,
     roots_of,
     walk,
 )
@@ -80,6 +79,7 @@ class Folding(Leaves):
         self.given: tuple[Value, bool] | None = None  # the side of a choice that phases are on
         folds = [v for v in walk(roots_of(spec.stores)) if isinstance(v, Fold)]
         below = walk((f.arg for f in folds), lambda v: isinstance(v, Fold))
+        self.sought = {f.top for f in folds if isinstance(f, First)}
         self.few_lanes = (len(folds) > 1 or cost(below)) and all(
             f.program.exact and not isinstance(f, Place) for f in folds)
 
@@ -122,6 +122,10 @@ class Folding(Leaves):
               scope: Scope) -> None:
         """A row: the folds in `merged` in lanes, the others and the stores element by element."""
         axis = bound[-1]
+        if isinstance(merged[0].of, First):
+            for root in merged:
+                self.search(root.fold, axis, scope)
+            return
         counts = {r: lane_count(r, axis) for r in merged}
         sums = [*dict.fromkeys(counts[r] for r in merged if not r.fold.program.exact)]
         if len(sums) > 1:  # they are the same whatever goes with them, all else goes with the first
@@ -270,17 +274,9 @@ class Folding(Leaves):
         axis, cut, _ = segment.axis.partition(":")
         folds = [r for r in segment.roots if axis in r.over]
         last = not cut and self.in_lanes(segment, folds, (axis,))
-        exact = all(r.fold.program.exact for r in folds)
-        few = self.spec.between(axis)[1] < CHUNKED[False] and all(
-            next_axis(r, (axis,)) in r.over for r in folds)
-        soon = all(decides(r.fold) is not None for r in folds) or all(
-            comes_first(r.fold, axis) for r in folds)
-        shared = few and exact and all(
-            len(row := remaining(r, (axis,))) == 1 and self.spec.between(row[0])[1] <= BLOCK
-            and self.spec.between(row[0])[0] >= least_shared(r.fold.program.state) for r in folds)
-        unit = ((4 if soon else 16 if exact else 1) * BLOCK) if last else SHARED if shared else ROWS
-        chunk = segment.axis if cut else (
-            axis if few and not last and not shared else f"{axis}:{unit}")
+        soon = ends_early([r.fold for r in folds], axis)
+        sought = not self.sought.isdisjoint(r.fold for r in folds)
+        chunk = segment.axis if cut else chunk_of(axis, folds, last, soon or sought, self.spec)
         if chunk != axis:
             self.kernel.chunks[chunk] = Chunks(axis, int(chunk.partition(":")[2]))
         scope = self.phase(chunk)
@@ -297,7 +293,8 @@ class Folding(Leaves):
             if root.fold in self.states:
                 self.finish_chunk(root, chunk, inside, None)
         ends = {r.fold: self.parts[r.fold] for r in folds if r.fold in self.parts}
-        scope.body.append(leave_early(loop, ends) if soon else loop)
+        scope.body.append(leave_early(
+            loop, ends, elsewhere(ends, self.parts, inside.value)) if soon else loop)
         rest: Scope | None = None
         for kept in sorted({r.kept: None for r in folds}, key=lambda k: not k):
             rest = self.merge([r for r in folds if r.kept == kept], chunk, kept)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from .close import INDEX
 from .cnames import stem
 from .nest import (
     Assign,
@@ -21,23 +22,24 @@ from .nest import (
     Write,
 )
 from .ops import OPS
+from .programs import convert, initial_state, inline
 from .roots import Root, holds
 from .scope import Scope
 from .values import (
     SELECT,
+    Affine,
     Convert,
+    First,
     Fold,
     Literal,
     Load,
     Op,
     Place,
+    Position,
     Scan,
     Specialized,
     Store,
     Value,
-    convert,
-    initial_state,
-    inline,
     walk,
 )
 
@@ -94,6 +96,19 @@ class Leaves:
             scope = scope.inside(loop.body)
         made = scope.values(start)
         scope.body.extend(Assign(t, made[v]) for t, v in zip(targets, start, strict=True))
+
+    def search(self, first: Fold, axis: str, scope: Scope) -> None:
+        """The first place along a row where something holds; of none the greatest number."""
+        assert isinstance(first, First) and first.program.neutral is not None
+        [none] = first.program.neutral
+        place = Named(frozenset(), none.dtype, self.name("first"))
+        here = Position(frozenset((axis,)), INDEX, Affine(terms=((axis, 1),)))
+        loop = Loop(axis, "search", [])
+        holds = scope.inside(loop.body).value(first.here)
+        loop.body.append(If(holds, [Assign(place, convert(here, none.dtype))],
+                            [Assign(place, Literal(frozenset(), none.dtype, none))]))
+        scope.body.append(loop)
+        self.states[first] = [place]
 
     def leaf(self, level_roots: Sequence[Root], scope: Scope) -> None:
         """The statements of roots whose axes are all bound."""

@@ -28,6 +28,7 @@ from .graph_gradients import Scatter, SumTo
 from .layout import Operand
 from .maps import Extents
 from .ops import HIGH, LOW, NEAR, OPS, QUOTIENT, inverse_of
+from .programs import convert, initial_state, inline
 from .reads import Env, Reads
 from .values import (
     SELECT,
@@ -42,9 +43,6 @@ from .values import (
     Op,
     Position,
     Value,
-    convert,
-    initial_state,
-    inline,
 )
 
 BOOL, INDEX = np.dtype(bool), np.dtype(np.int64)

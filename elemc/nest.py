@@ -6,7 +6,8 @@ Grammar::
     Phase     := (axis or None, body)              a parallel phase runs `axis` from begin to end
     statement := Loop(axis, kind, body)            kind: serial | parallel | strip | lane | parts |
                                                            chunks | tiles | turned | turning |
-                                                           abreast | mirrored | rows | halves
+                                                           abreast | mirrored | rows | search |
+                                                           halves
                | LaneLoop(axis, folds, body)       folds along a row, in lanes
                | Blocks(axis, folds, body)         folds along an outer axis, in a pairwise tree
                | Let(name, value)                  a constant
@@ -30,8 +31,9 @@ from dataclasses import field
 import numpy as np
 
 from .layout import Operand
+from .programs import inline
 from .records import dataclass
-from .values import LONGEST, Access, Fold, Literal, Op, Place, Value, inline, walk
+from .values import LONGEST, Access, Fold, Literal, Op, Place, Value, walk
 
 ROWS = 64  # rows between two steps of their tree
 TILE_BYTES = 1024  # of either side of a tile, at most: lines so long are foreseen
@@ -126,13 +128,13 @@ class Loop:
 
     A "mirrored" one is part of a loop over the same axis, and goes the other way; a "turning" one
     copies what this turn of it and the next read across, as many as TURN.  One over "rows" takes as
-    many at a time as a row is repeated; "halves" convert float16.
-    "parts" are of a strip, STAGE elements each.  `lines` are writes of its body that go past the
-    caches, a block at a time; of `lined`, another of its writes, vectors are to fill whole lines;
-    `ahead` is the axis around of which the next turn is asked for;
-    `asks` are operands whose next row is asked for, see `asking`; `length` names how long strips
-    are: STAGE, if they go from one loop to the next, ABREAST, if they are of rows, SLICED, if
-    slices are within; `jammed`, two turns go at once, see `jamming`.
+    many at a time as a row is repeated; "halves" convert float16; a "search" ends where its
+    condition holds.  "parts" are of a strip, STAGE elements each.  `lines` are writes of its body
+    that go past the caches, a block at a time; of `lined`, another of its writes, vectors are to
+    fill whole lines; `ahead` is the axis around of which the next turn is asked for; `asks` are
+    operands whose next row is asked for (`asking`); `length` names how long strips are: STAGE, if
+    they go from one loop to the next, ABREAST, if of rows, SLICED, if slices are within; `jammed`,
+    two turns go at once (`jamming`).
     """
 
     axis: str
@@ -153,7 +155,7 @@ class LaneFold:
     """A fold whose state is one scalar that may be merged in any order.
 
     `neutral` is what a lane starts from, `identity` the state of an empty axis; `merge` joins the
-    states named `a` and `b`: in any order, if it is `exact`; `tree` asks for a pairwise tree.
+    states named `a` and `b`, in any order if it is `exact`; `tree` asks for a pairwise tree.
     `part` names the state of inner loops that each turn of `Blocks` adds; `rows` is the buffer of
     the states of all chunks, if they are rows.  A place changes with its extremum, `top`, whose
     states are `top_a` and `top_b` in `merge`; `settled`, `a` is beyond all places unless `top_a` is
@@ -192,8 +194,7 @@ class LaneFold:
 
 def lane_fold(fold: Fold, name: str, short: bool = False) -> LaneFold:
     """How the template folds `fold` into variables called `name`; no tree if it is `short`."""
-    program = fold.program
-    dtype, nothing = program.state[0], frozenset[str]()
+    program, dtype, nothing = fold.program, fold.program.state[0], frozenset[str]()
     a, b = (Named(nothing, dtype, name) for name in "ab")
     [merge] = inline(program.merge, (a, b))
     neutral, identity = (Literal(nothing, dtype, start[0]) for start in (
@@ -382,8 +383,7 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
             mask = () if statement.mask is None else (statement.mask,)
             return (statement.value, *mask)
         case LaneLoop() | Blocks():
-            return tuple(v for f in statement.folds for v in
-                         (f.neutral, f.identity, f.merge))
+            return tuple(v for f in statement.folds for v in (f.neutral, f.identity, f.merge))
     return ()
 
 

@@ -123,6 +123,11 @@ def _within(x: np.ndarray, double: int, single: int) -> np.ndarray:
 # The square root of something that is 0 where its own gradient is.
 ROOT = replace(OPS["sqrt"], name="root")
 
+# Of a maximum the number before it, which only it and NaN are beyond; of NaN infinity.
+BEFORE = ScalarOp("before", 1, lambda x: np.where(np.isnan(x), x.dtype.type(np.inf), np.nextafter(
+    x, x.dtype.type(-np.inf))), {"f": "before_{S}({0})"}, notation="before({0})", kinds="f", cost=4,
+    like=np.positive)
+
 # A choice between two ways to the same value, of which only the general one is differentiated; if
 # it is one for a whole row, there is a loop for either in the end.
 SHORTCUT = replace(OPS["where"], name="shortcut")
@@ -138,7 +143,7 @@ UNROUNDED = {
 }
 
 INTERNAL.update((op.name, op) for op in (
-    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, QUOTIENT, HIGH, LOW, RATIO, DIVIDE_BY, ODD,
+    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, BEFORE, QUOTIENT, HIGH, LOW, RATIO, DIVIDE_BY, ODD,
     ODD_DIVISOR, ROOT, SHORTCUT, CHOICE, *TIED.values()))
 
 

@@ -1,8 +1,9 @@
 """Places of extrema as folds that go in vectors.
 
-The place of a maximum along long rows goes with the maximum, a lane of either.  Along columns of
-narrow tables and in short rows it is the least of all places where the maximum is, once that is
-known; and of booleans the least where one is true.
+The place of a maximum along long rows goes with the maximum, a lane of either.  In rows of narrow
+elements, and of all, it is looked for once the maximum is known, and only in the chunks that have
+it; so is the first of booleans that is true.  Along columns of narrow tables and in short rows it
+is the least of all places where the maximum is.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ from dataclasses import replace
 import numpy as np
 
 from .accumulators import ACCUMULATORS
-from .close import INDEX, fold_program
+from .close import INDEX, Program, fold_program
 from .cost import calls
 from .nest import LANES, FoldIndex
-from .ops import OPS
+from .ops import BEFORE, OPS
+from .ops_base import ScalarOp
+from .programs import convert
 from .values import (
-    BLOCK,
     LONGEST,
     NARROW,
     SELECT,
     Affine,
+    First,
     Fold,
     Literal,
     Op,
@@ -31,7 +34,6 @@ from .values import (
     Position,
     Specialized,
     Value,
-    convert,
     walk,
 )
 
@@ -54,9 +56,11 @@ def quicker(fold: Fold, axes: Sequence[str], rows: Sequence[str], spec: Speciali
     if several:
         in_order = [a for a in axes if a in fold.over] == [*fold.over]
         return _of_several(fold, low, high, in_order, spec.far, shared)
-    if fold.arg.dtype.char in "bBhH" and 2 * LANES <= low and high <= BLOCK and (
-            _same_twice(fold.arg)):
-        return _first(fold, shared)
+    if low >= 2 * LANES and _same_twice(fold.arg) and (
+            not fold.axes or fold.arg.dtype.char in "bBhH"):
+        top = _extremum(fold, shared)
+        limit = _limit(top, fold.program)
+        return _sought(fold, _reaches(fold.arg, limit, fold.program), top, limit)
     if high <= PLACED:
         return fold  # short rows go side by side
     return _along(_wider(fold) if fold.arg.dtype.kind == "u" else fold, shared)
@@ -115,37 +119,73 @@ def _extremum(fold: Fold, shared: Shared) -> Fold:
 def _first(fold: Fold, shared: Shared, lanes: bool = True) -> Fold:
     """The place of an extremum as the least of all where that is, once it is known.
 
-    Both are folds as others are, of one state each.  Where one is NaN, so is the extremum.
+    Both are folds as others are, of one state each.
     """
-    value = fold.arg
-    here: Value = Op(value.axes, BOOL, OPS["equal"], (value, _extremum(fold, shared)))
-    if value.dtype.kind == "f":
-        unknown = Op(value.axes, BOOL, OPS["not_equal"], (value, value))
-        here = Op(value.axes, BOOL, OPS["logical_or"], (here, unknown))
-    return _least(fold, here, lanes=lanes)
+    limit = _limit(_extremum(fold, shared), fold.program)
+    return _least(fold, _reaches(fold.arg, limit, fold.program), lanes=lanes)
 
 
 def _first_true(fold: Fold, shared: Shared) -> Value:
     """The first place of a boolean that is true, or false; of none 0."""
-    place = shared(_least(fold, fold.arg, fold.program.place_of == "min"))
+    place = shared(_sought(
+        fold, _not(fold.arg) if fold.program.place_of == "min" else fold.arg))
     none, zero = (Literal(frozenset(), fold.dtype, fold.dtype.type(k))
                   for k in (np.iinfo(place.program.dtype).max, 0))
     nowhere = Op(place.axes, BOOL, OPS["equal"], (place, none))
     return Op(place.axes, fold.dtype, SELECT, (nowhere, zero, place))
 
 
-def _least(fold: Fold, here: Value, elsewhere: bool = False, lanes: bool = True) -> Fold:
-    """The least of all places where this holds, or `elsewhere`; of none the greatest number."""
+def _limit(top: Value, program: Program) -> Value:
+    """What an extremum reaches that is `top`: it, or of floats what nothing else but NaN is beyond.
+
+    So one comparison finds either; where one is NaN, so is `top`.
+    """
+    def of(op: ScalarOp, arg: Value) -> Value:
+        return Op(arg.axes, arg.dtype, op, (arg,))
+
+    if top.dtype.kind != "f":
+        return top
+    if program.place_of == "max":
+        return of(BEFORE, top)
+    return of(OPS["negative"], of(BEFORE, of(OPS["negative"], top)))
+
+
+def falls_short(value: Value, limit: Value, program: Program) -> Value:
+    """Whether a value is not the extremum whose place is folded."""
+    either = value, limit
+    pair = either if program.place_of == "max" or value.dtype.kind != "f" else either[::-1]
+    op = OPS["less_equal" if value.dtype.kind == "f" else "not_equal"]
+    return Op(value.axes | limit.axes, BOOL, op, pair)
+
+
+def _reaches(value: Value, limit: Value, program: Program) -> Value:
+    short = falls_short(value, limit, program)
+    return Op(short.axes, BOOL, OPS["equal"], short.args) if value.dtype.kind != "f" else (
+        _not(short))
+
+
+def _not(value: Value) -> Value:
+    return Op(value.axes, BOOL, OPS["logical_not"], (value,))
+
+
+def _sought(fold: Fold, here: Value, top: Fold | None = None, limit: Value | None = None
+            ) -> First:
+    """The first place along a row where this holds, which is looked for until it is found."""
+    least = _least(fold, here)
+    return First(least.axes, least.dtype, least.program, least.arg, least.over, None, None, here,
+                 top, limit)
+
+
+def _least(fold: Fold, here: Value, lanes: bool = True) -> Fold:
+    """The least of all places where this holds; of none the greatest number."""
     least, index = fold_program(ACCUMULATORS["min"], fold.program.index_dtype), _index(fold)
     dtype = least.dtype
-    zero, one, most = (Literal(frozenset(), dtype, dtype.type(k))
-                       for k in (0, 1, np.iinfo(dtype).max))
+    one, most = (Literal(frozenset(), dtype, dtype.type(k)) for k in (1, np.iinfo(dtype).max))
     if not lanes:
         place = Op(here.axes, dtype, SELECT, (here, index, most))
     else:  # beyond all others by arithmetic: of a choice in lanes gcc makes branches
         number = convert(here, dtype)
-        beyond: Value = Op(here.axes, dtype, OPS["subtract"], (
-            (zero, number) if elsewhere else (number, one)))  # 0 or -1
+        beyond: Value = Op(here.axes, dtype, OPS["subtract"], (number, one))  # 0 or -1
         beyond = Op(here.axes, dtype, OPS["bitwise_and"], (beyond, most))
         place = Op(here.axes, dtype, OPS["bitwise_or"], (beyond, index))
     return replace(fold, program=replace(least, place_of=fold.program.place_of), arg=place)

@@ -26,6 +26,7 @@ from .values import (
     ZERO,
     Access,
     At,
+    First,
     Fold,
     Load,
     Scan,
@@ -168,6 +169,8 @@ class Segment:
         merges = {r.merges for r in (root, *self.roots) if self.axis in r.over}
         if not bound and len(merges) > 1:
             return False  # at the top, what can be folded in chunks is
+        if len({isinstance(r.of, First) and self.axis in r.over for r in (root, *self.roots)}) > 1:
+            return False  # what is looked for ends the loop
         if self.reverse is None or reverse is not None:
             return self.reverse == reverse
         rest = remaining(root, bound)

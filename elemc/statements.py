@@ -18,6 +18,7 @@ from .nest import (
     Assign,
     Blocks,
     Check,
+    Element,
     If,
     Kernel,
     LaneLoop,
@@ -174,6 +175,8 @@ class Statements(RowLoops):
         if item.kind.endswith("rows"):
             return self.rows(item, *((begin, end) if item.kind.startswith("parallel") else
                                      self.bounds(item.axis)))
+        if item.kind == "search":
+            return self.search(item)
         if item.kind == "halves":
             return {"kind": "call", "text": self.halves(item)}
         if item.kind == "parts":
@@ -251,6 +254,27 @@ class Statements(RowLoops):
             self.need_strip("STAGE", size)
         self.ends = ()
         return {"kind": "parts", "width": f"w{k}", "fetch": fetch, "body": body}
+
+    def search(self, item: Loop) -> dict[str, Any]:
+        """A loop that ends where something holds, for which some elements are looked at at once."""
+        *lets, found = item.body
+        assert isinstance(found, If)
+        [here], [nowhere] = found.body, found.rest
+        assert isinstance(here, Assign) and isinstance(nowhere, Assign)
+        loads = walk(v for s in item.body for v in values_of(s))
+        size = max(4 if v.dtype.kind == "f" and v.dtype.itemsize == 2 else v.dtype.itemsize
+                   for v in loads if isinstance(v, (Load, Element)))
+        start, stop = self.bounds(item.axis)
+        self.macros.add("UNROLL")
+        holds = found.condition
+        return {"kind": "search", "var": self.var(item.axis), "start": start, "stop": stop,
+                "lanes": self.lanes_of(max(32, 256 // size)),
+                "any": self.type(np.dtype(f"u{size}")), "type": self.type(here.target.dtype),
+                "name": self.text(here.target), "nowhere": self.text(nowhere.value),
+                "here": self.text(here.value), "body": self.body(lets),
+                # any byte but 0 is true
+                "found": self.as_stored(holds) if isinstance(holds, Load) and holds.guard is None
+                else self.text(holds)}
 
     def chunks(self, item: Loop, begin: str, end: str) -> dict[str, Any]:
         """A loop over chunks of an axis."""

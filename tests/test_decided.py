@@ -93,3 +93,28 @@ def test_bits_of_what_comes_after():
     f = ec.compile(lambda x: np.where((x < 0).any(), x - 1, x + 1))
     for x in tables(5):
         assert_same_bits(f(x), np.where((x < 0).any(), x - 1, x + 1))
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i8", "i4", "i2", "u1", "?"])
+@pytest.mark.parametrize("n", [31, 33, 300, 16383, 16385, 50_001])
+def test_extrema_are_looked_for(dtype, n):
+    """First of all that are as good, whichever chunks have them; NaN before all, infinities, zeros."""
+    rng = np.random.default_rng(n)
+    f = ec.compile(lambda x: (x.argmax(), x.argmin()))
+    beside = ec.compile(lambda x: (x.argmax(), x.sum(), x.max()))
+    few, top = rng.integers(0, 2 if dtype == "?" else 90, n).astype(dtype), np.zeros(n, dtype)
+    top[[n // 3, 2 * n // 3, -1]] = 1
+    every = [few, top, ~top if dtype == "?" else -top, np.ones(n, dtype), few[::-1]]
+    if few.dtype.kind == "f":
+        every += [np.full(n, s, dtype) for s in (np.nan, np.inf, -np.inf)]
+        every += [np.where(few > 80, s, few).astype(dtype) for s in (np.nan, -np.nan, np.inf, -np.inf)]
+        every += [np.where(few > 40, -0.0, 0.0).astype(dtype), np.where(top > 0, np.nan, -np.inf).astype(dtype)]
+    for x in every:
+        assert f(x) == (x.argmax(), x.argmin())
+        assert beside(x)[::2] == (x.argmax(), x.max()) or np.isnan(x).any()
+        assert beside(x)[0] == x.argmax()
+
+
+def test_a_chunk_that_lacks_the_extremum_is_not_looked_at():
+    text = ec.compile(lambda x: x.argmax()).dump(np.ones(100_000))
+    assert "parts0[i1] <= buffer0[0]) {" in text and "any |= !(AT(const double, x_p, i0 * x_s0) <= " in text
