@@ -56,6 +56,8 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
         marks.of_rows_abreast()
         marks.of_what_is_dear()
         marks.of_chunks()
+    elif len(spec.axes) == 1:
+        marks.of_shared_divisors()
     return marks.found
 
 
@@ -133,19 +135,18 @@ class _Marks:
         """The marks of a row of one long extent.
 
         Rows that are written are worth more if they have `LINED` elements, or if what they share is
-        not repeated, rows that are divided if they have as many as `LEAST`, rows of several folds
-        if they have `JAMMED`, rows that come from memory if they have `ASKED`, extrema of floats if
-        they have less, others that several loops read, if the first cache has them, and those that
-        are folded side by side if they have `FORESEEN` bytes.  Rows of extrema that are folded
-        together have as many lanes as elements, of 16, 32 and 64.  Of lines that maps read across,
-        threads share the elements if there are less than `LINED`.
+        not repeated, rows of several folds if they have `JAMMED`, rows that come from memory if
+        they have `ASKED`, extrema of floats if they have less, others that several loops read, if
+        the first cache has them, and those that are folded side by side if they have `FORESEEN`
+        bytes.  Rows of extrema that are folded together have as many lanes as elements, of 16, 32
+        and 64.  Of lines that maps read across, threads share the elements if there are less than
+        `LINED`.
         """
         far, along = self.spec.far, [v for v in self.folds if axis in v.over]
         size = self.spec.operands[operand].dtype.itemsize
         marks = [JAMMED - 1] if jams(axis, self.folds) and not far else []
         if axis in self.written:
             marks += [LINED - 1, most_repeated(self.spec.operands)]
-            marks += [m for v in self.values for m in quotients.marks(v, axis, not self.folded)]
         elif not self.folded:
             marks.append(LINED - 1)
         if far and self.folded and not along:
@@ -160,6 +161,14 @@ class _Marks:
         elif along and not far and (several or self.spec.third) and not calls(self.values):
             marks += [LINED - 1, HELD]
         return marks
+
+    def of_shared_divisors(self) -> None:
+        """What all elements are divided by minds whether there are `LINED`."""
+        [(axis, every)] = self.spec.axes.items()
+        if any(quotients.divides(v) and not v.args[1].axes for v in self.values) and all(
+                self.sizes[e] for e in every):
+            self.found |= dict.fromkeys(every, (1, LONGEST))
+            self.meet(self.longest(axis), [0, LINED - 1])
 
     def of_repeated(self) -> None:
         """What short rows share is repeated if there are `MANY_ROWS`."""

@@ -21,6 +21,7 @@ from .nest import (
     Kernel,
     LaneLoop,
     Let,
+    Local,
     Loop,
     Named,
     Statement,
@@ -67,6 +68,8 @@ def _rows_apart(item: Loop | Blocks) -> bool:
         plain = item.strip is None and all(f.rows for f in item.folds)
     states = {f.name for f in item.folds} if isinstance(item, Blocks) else set[str]()
     inside = [*statements(item.body)]
+    blocks = {s.name for strip in inside if isinstance(strip, Loop) and divided(strip)
+              for s in strip.body if isinstance(s, Local)}
     shifted = {v.fold.name for v in walk(v for s in inside for v in values_of(s))
                if isinstance(v, At) and isinstance(v.fold, Element)}
 
@@ -75,15 +78,23 @@ def _rows_apart(item: Loop | Blocks) -> bool:
             case Let() | Write():
                 return True
             case Loop():
-                return statement.kind == "serial"
+                return statement.kind in ("serial", "lane", "quotients") or divided(statement)
+            case Local():
+                return statement.name in blocks
             case LaneLoop():  # of a row, not of what a loop in it goes through
                 return statement in item.body
             case Assign(target=Element() as target):
-                own = target.at == "lane" or item.axis in target.dims
+                own = target.at == "lane" or item.axis in target.dims or target.name in blocks
                 return target.name in states or own and target.name not in shifted
         return False
 
     return plain and all(map(apart, inside))
+
+
+def divided(strip: Loop) -> bool:
+    """Whether this is a loop over a row that is divided block by block; see `dividing`."""
+    return strip.kind == "strip" and not strip.asks and any(
+        isinstance(s, Loop) and s.kind == "quotients" for s in strip.body)
 
 
 def other_turn(body: Sequence[Statement], taken: set[str]) -> tuple[list[Statement], str]:
@@ -134,4 +145,6 @@ def _renamed(item: Statement, names: Mapping[str, str]) -> Statement:
             return replace(item, folds=folds, body=[_renamed(s, names) for s in item.body])
         case Loop():
             return replace(item, body=[_renamed(s, names) for s in item.body])
+        case Local():
+            return item
     raise AssertionError(type(item).__name__)

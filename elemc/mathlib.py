@@ -1,8 +1,8 @@
 """The math library: what it has, and its C.
 
 Four shared objects per machine, of which a kernel has those loaded that it calls: functions of
-doubles, those of floats, special and complex ones, and what converts float16.  For every function f
-they export `double elemc_f(double...)` and `float elemc_ff(float...)`; for those in `SIMD`, where
+doubles, those of floats, special and complex ones, and those of blocks.  For every function f they
+export `double elemc_f(double...)` and `float elemc_ff(float...)`; for those in `SIMD`, where
 glibc's libmvec is used, also the variants that vectorized loops call (`variants`); on AVX-512 some
 of them are computed here instead (`_AVX512`), faster and closer than libmvec does.  All variants of
 a function give the same bits, so that an element's result does not depend on its position.
@@ -47,16 +47,18 @@ COMPLEX: frozenset[str] = frozenset(_COMPLEX_LIBM + _COMPLEX_OWN)
 """Base names of the complex functions: `exp` is `elemc_cexp` and `elemc_cexpf`."""
 
 
-DOUBLE, FLOAT, SPECIAL, HALF = "elemc_math", "elemc_mathf", "elemc_special", "elemc_half"
+DOUBLE, FLOAT, SPECIAL, BLOCK = "elemc_math", "elemc_mathf", "elemc_special", "elemc_blocks"
 
+_ENDS = "void *to, const void *from, int64_t n"
 BLOCKS: dict[str, str] = {
-    "elemc_floats_of_halves": "float *to, const char *from, int64_t n",
-    "elemc_halves_of_floats": "char *to, const float *from, int64_t n",
+    "elemc_floats_of_halves": _ENDS, "elemc_halves_of_floats": _ENDS,
+    "elemc_quotients": f"{_ENDS}, double y, double near, int divides",
+    "elemc_quotients_by": f"{_ENDS}, const void *y, const void *near, int divides",
 }
-"""Functions that convert n numbers, and their arguments."""
+"""Functions of n numbers, and their arguments."""
 
 LIBRARIES: dict[str, str] = {
-    **dict.fromkeys(BLOCKS, HALF),
+    **dict.fromkeys(BLOCKS, BLOCK),
     **{f"elemc_c{name}{end}": SPECIAL for name in COMPLEX for end in ("", "f")},
     **{f"elemc_{name}{end}": SPECIAL if _WAYS[name] == "special" else library
        for name in FUNCTIONS for end, library in (("", DOUBLE), ("f", FLOAT))},
@@ -75,8 +77,8 @@ def source(library: str) -> str:
     if library == SPECIAL:
         template = environment().get_template("mathlib_special.c.j2")
         return template.render(functions=special, complexes=_COMPLEX_LIBM)
-    if library == HALF:
-        return environment().get_template("mathlib_half.c.j2").render()
+    if library == BLOCK:
+        return environment().get_template("mathlib_blocks.c.j2").render()
     template = environment().get_template("mathlib.c.j2")
     return template.render(
         type="double" if library == DOUBLE else "float", ways=_WAYS, oldest=_OLDEST, avx512=_AVX512,

@@ -94,14 +94,12 @@ LOW = ScalarOp("low", 2, lambda y, high: 1 / y - high, {"f": "inverse_low_{S}({0
 # The same as x / y of an integer x and a constant y of few bits; see ratios.py.
 RATIO = ScalarOp("ratio", 4, lambda x, y, high, low: x / y, {"f": "ratio_{S}({0}, {1}, {2}, {3})"},
                  notation="{0} / {1}", kinds="f", cost=2)
-# The same as x / y, where `near` is 1 / y, and neither is odd: 1 where what is left of x, or the
-# quotient, may leave the range of exponents; else what is said of the divisor.
+# The same as x / y, where `near` is 1 / y, if nothing leaves the range of exponents.
 DIVIDE_BY = ScalarOp("divide_by", 3, lambda x, y, near: x / y, {"f": "divide_by_{S}({0}, {1}, {2})"},
                      notation="{0} / {1}", kinds="f", cost=5)
-ODD = ScalarOp("odd", 2, lambda x, divisor: np.where((x == 0) | _within(x, 960, 100), divisor, 1),
-               {"f": "odd_{S}({0}, {1})"}, notation="odd({0}, {1})", kinds="f", cost=4, like=np.add)
-ODD_DIVISOR = ScalarOp("odd_divisor", 1, lambda y: ~_within(y, 60, 24), {"f": "odd_divisor_{S}({0})"},
-                       notation="odd_divisor({0})", kinds="f", cost=4, like=np.positive)
+# The same, of as many x as a block has at a time; see quotients.py.
+OVER = ScalarOp("over", 3, lambda x, y, near: x / y, {"f": "{0} / {1}"}, 13, notation="{0} / {1}",
+                kinds="f", cost=5)
 
 
 def inverse_of(y: Any) -> tuple[np.floating, np.floating]:
@@ -113,11 +111,6 @@ def inverse_of(y: Any) -> tuple[np.floating, np.floating]:
     if abs(Fraction(float(high))) > abs(exact):
         high = np.nextafter(high, y.dtype.type(0))
     return high, y.dtype.type(float(exact - Fraction(float(high))))
-
-
-def _within(x: np.ndarray, double: int, single: int) -> np.ndarray:
-    """Whether exponents are within these, of doubles or of floats."""
-    return np.asarray(abs(np.log2(abs(x))) <= (double if x.itemsize == 8 else single))
 
 
 # The square root of something that is 0 where its own gradient is.
@@ -143,8 +136,8 @@ UNROUNDED = {
 }
 
 INTERNAL.update((op.name, op) for op in (
-    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, BEFORE, QUOTIENT, HIGH, LOW, RATIO, DIVIDE_BY, ODD,
-    ODD_DIVISOR, ROOT, SHORTCUT, CHOICE, *TIED.values()))
+    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, BEFORE, QUOTIENT, HIGH, LOW, RATIO, DIVIDE_BY, OVER,
+    ROOT, SHORTCUT, CHOICE, *TIED.values()))
 
 
 def cast_code(src: np.dtype, dst: np.dtype) -> CCode:

@@ -14,6 +14,7 @@ from .cnames import fresh
 from .layout import Operand
 from .nest import (
     LANE_BYTES,
+    Assign,
     Element,
     Kernel,
     Let,
@@ -145,5 +146,5 @@ def with_copies(item: Statement, copies: Mapping[Value, Value]) -> Statement:
         new[value] = copies.get(value) or over_new(value, new)
     if isinstance(item, Write):
         return replace(item, value=new[item.value], mask=item.mask and new[item.mask])
-    assert isinstance(item, Let)
+    assert isinstance(item, (Let, Assign))
     return replace(item, value=new[item.value])

@@ -24,7 +24,7 @@ from .nest import (
     statements,
 )
 from .row_ends import turns
-from .values import Load
+from .values import Load, Op, Value
 
 
 class RowLoops(FoldLoops):
@@ -33,6 +33,7 @@ class RowLoops(FoldLoops):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.shares: dict[str, tuple[str, str]] = {}  # what a thread goes through of an axis
+        self.line: dict[int, str] = {}  # outputs in a block, and the axis of its loop
         self.tile, self.pad = TILE_BYTES, PAD_BYTES
 
     def rows(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
@@ -60,6 +61,34 @@ class RowLoops(FoldLoops):
         size = 4 if dtype == np.float16 else dtype.itemsize  # float16 is held as float
         text = f"repeat({name}, {length} * {size}, ROWS_OF({length}, {rows}))"
         return {"kind": "all", "body": [local, first, {"kind": "call", "text": text}]}
+
+    def quotients(self, item: Loop) -> str:
+        """The call that divides a block."""
+        [copy] = item.body
+        assert isinstance(copy, (Assign, Write)) and isinstance(copy.value, Op)
+        x, y, near = copy.value.args
+        k, by = self.digit[item.axis], item.axis in y.axes
+        function = "elemc_quotients_by" if by else "elemc_quotients"
+        self.externs[function] = None
+        ends = [self.block_at(v, item.axis) for v in (
+            copy if isinstance(copy, Write) else copy.target, x)]
+        divisors = [self.block_at(v, item.axis) if by else self.text(v) for v in (y, near)]
+        return f"{function}({', '.join(ends)}, w{k}, {', '.join(divisors)}, DIVIDES)"
+
+    def block_at(self, place: Value | Write, axis: str) -> str:
+        """Where a block along an axis begins."""
+        begin = f"b{self.digit[axis]}"
+        if isinstance(place, (Load, Write)):
+            if self.line.get(place.operand) == axis:
+                return f"{self.kernel.operands[place.operand].name}_line"
+            use = self.use(place.operand, place.access, written=isinstance(place, Write))
+            return self.address(use, axis, begin)
+        assert isinstance(place, Element)
+        if place.at == axis:
+            return place.name
+        before, self.instead = self.instead, {**self.instead, axis: begin}
+        text, self.instead = self.text(place), before
+        return f"&{text}"
 
     def halves(self, item: Loop) -> str:
         """The call that converts a block of float16 to floats, or these to float16."""

@@ -20,6 +20,7 @@ import numpy as np
 
 from .asking import ask_in_time
 from .cost import HEAVY, calls, cost
+from .dividing import divide_in_blocks
 from .halving import convert_in_blocks
 from .jamming import jam
 from .keeping import Keeping, is_fold
@@ -69,6 +70,7 @@ def schedule(spec: Specialized) -> Kernel:
     scheduler = _Scheduler(spec)
     scheduler.compute_once()
     scheduler.top(scheduler.roots)
+    divide_in_blocks(scheduler.kernel)
     jam(scheduler.kernel, spec)
     repeat_rows(scheduler.kernel, spec)
     convert_in_blocks(scheduler.kernel, spec)

@@ -48,7 +48,6 @@ class Statements(RowLoops):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.checks = False
-        self.line: dict[int, str] = {}  # outputs in a block, and the axis of its loop
         self.streamed: dict[str, str] = {}  # outputs that go past the caches, and their C types
         self.line_length = LINE_BYTES
 
@@ -95,7 +94,7 @@ class Statements(RowLoops):
                         "value": text}
             case Local():
                 strip = "STAGE" if self.ends else self.strip
-                if item.strip:
+                if item.strip and strip != "LINE":
                     self.need_strip(strip, item.dtype.itemsize, times=self.wide)
                     self.staged |= {item.name} if self.ends else set()
                 size = (f"[{strip}]" if item.strip else "[TILE][TILE + PAD]" if item.tile
@@ -177,8 +176,8 @@ class Statements(RowLoops):
                                      self.bounds(item.axis)))
         if item.kind == "search":
             return self.search(item)
-        if item.kind == "halves":
-            return {"kind": "call", "text": self.halves(item)}
+        if item.kind in ("halves", "quotients"):
+            return {"kind": "call", "text": getattr(self, item.kind)(item)}
         if item.kind == "parts":
             return self.parts(item, k)
         if item.kind == "turning":
@@ -227,7 +226,7 @@ class Statements(RowLoops):
         if item.kind.startswith("parallel"):
             del self.shares[item.axis]
         if item.lines:
-            view |= self.lines(item, k)
+            view |= self.lines(item, k) | {"cut": item.kind.endswith("strip")}
         if item.kind == "lane":
             begin, end = self.ends or ("0", f"w{k}")
             view |= {"kind": "lane", "index": item.axis in self.mentioned, "begin": begin}

@@ -180,7 +180,7 @@ def test_short_rows_that_go_past_the_caches_together():
     """What goes in blocks of several rows does not go by twos."""
     f = ec.compile(lambda a, b: polynomial(standardized(a[:, None] * b)).astype("f2"))
     a = RNG.standard_normal(100_001).astype("f4") / 10
-    b = RNG.standard_normal(200).astype("f4")
+    b = RNG.standard_normal(150).astype("f4")
     found = f(a, b)
     assert_same_bits(found, np.concatenate([f(part, b) for part in np.array_split(a, 40)]))
     assert not by_twos(f, a, b)

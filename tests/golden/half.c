@@ -11,8 +11,8 @@ typedef __UINT32_TYPE__ uint32_t;
 typedef __INT64_TYPE__ int64_t;
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { STAGE = 128 };
-extern void elemc_floats_of_halves(float *to, const char *from, int64_t n);
-extern void elemc_halves_of_floats(char *to, const float *from, int64_t n);
+extern void elemc_floats_of_halves(void *to, const void *from, int64_t n);
+extern void elemc_halves_of_floats(void *to, const void *from, int64_t n);
 
 static inline uint32_t bits_f32(float x)
 {

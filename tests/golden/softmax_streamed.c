@@ -7,9 +7,7 @@
  * in x[i0, i1]: float64, contiguous
  * out z[i0, i1]: float64, contiguous
  */
-typedef __UINT8_TYPE__ uint8_t;
 typedef __INT64_TYPE__ int64_t;
-typedef uint8_t bool_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define WHOLE_LINES(to, size, n) ((n) - ((int64_t)(to) & 63) / (size) % (n)) /* n elements, or until a line ends */
 typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the latest line */
@@ -25,36 +23,13 @@ extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t 
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { LANES = 16, LANES_8 = 8, STAGE = 64, LINE = 128, AHEAD = 8192 };
 extern double elemc_exp(double) SIMD;
+extern void elemc_quotients(void *to, const void *from, int64_t n, double y, double near, int divides);
 
 /* the greater; NaN if either is */
 static inline double maximum_f64(double a, double b)
 {
   const double best = b > a ? b : a; /* one instruction, which gives NaN if a is */
   return b != b ? __builtin_nan("") : best; /* not b: gcc would compare twice */
-}
-
-/* 1 where divide_by is no division: of a remainder too small for its last bit, or a quotient too large; else `divisor` */
-static inline double odd_f64(double x, double divisor)
-{
-  const double size = __builtin_fabs(x), least = 0x1p-960, most = 0x1p960;
-  const unsigned char fine = ((size >= least) & (size <= most)) | (x == 0); /* without it gcc takes branches */
-  return DIVIDES ? 0 : fine ? divisor : 1;
-}
-
-/* 1 where y may make divide_by leave the range of exponents; else 0 */
-static inline double odd_divisor_f64(double y)
-{
-  const double size = __builtin_fabs(y), least = 0x1p-60, most = 0x1p60;
-  return DIVIDES || ((size >= least) & (size <= most)) ? 0 : 1;
-}
-
-/* x / y, correctly rounded, where near is 1 / y: Markstein, Computation of elementary functions on the IBM RISC
-   System/6000 processor, IBM Journal of Research and Development 34 (1990). */
-static inline double divide_by_f64(double x, double y, double near)
-{
-  if (DIVIDES) return x / y; /* this machine is as quick at it */
-  const double near_q = x * near, q = __builtin_fma(-__builtin_fma(near_q, y, -x), near, near_q); /* its last bit may be one off */
-  return __builtin_copysign(__builtin_fma(-__builtin_fma(q, y, -x), near, q), near_q); /* 0 has a sign, too */
 }
 
 int kernel_softmax_streamed(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
@@ -85,29 +60,22 @@ int kernel_softmax_streamed(int64_t phase, int64_t begin, int64_t end, char *con
       if (w1 > LANES_8 && LEFT(w1, LANES_8, 2)) UNROLL for (int64_t k = 0, l = w1 - LANES_8, i1 = b1 + l; k < LANES_8; k++, l++, i1++)
         buffer0[i1] = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0);
     }
-    /* sum0: sum, sum1: sum along i1, in lanes */
+    /* sum0: sum along i1, in lanes */
     double sum0_lane[LANES] = {0};
-    double sum1_lane[LANES] = {0};
-    for (int64_t k = 0; k < n1 / LANES; k++) UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++) {
-      sum0_lane[l] = sum0_lane[l] + odd_f64(buffer0[i1], 0.0);
-      sum1_lane[l] = sum1_lane[l] + buffer0[i1];
-    }
+    for (int64_t k = 0; k < n1 / LANES; k++) UNROLL for (int64_t l = 0, i1 = k * LANES; l < LANES; l++, i1++)
+      sum0_lane[l] = sum0_lane[l] + buffer0[i1];
     UNROLL for (int64_t l = 0, i1 = n1 - LANES; l < LANES; l++, i1++) {
-      const double sum0_next = sum0_lane[l] + odd_f64(buffer0[i1], 0.0);
+      const double sum0_next = sum0_lane[l] + buffer0[i1];
       sum0_lane[l] = l < LANES - n1 % LANES ? sum0_lane[l] : sum0_next;
-      const double sum1_next = sum1_lane[l] + buffer0[i1];
-      sum1_lane[l] = l < LANES - n1 % LANES ? sum1_lane[l] : sum1_next;
     }
     UNROLL for (int h = LANES / 2; h > 0; h /= 2) ROLLED for (int l = 0; l < h; l++)
-      sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h], sum1_lane[l] = sum1_lane[l] + sum1_lane[l + h];
+      sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
     const double sum0 = sum0_lane[0];
-    const double sum1 = sum1_lane[0];
-    const double t0 = 1 / sum1;
-    const bool_t t1 = sum0 + odd_divisor_f64(sum1) == 0.0;
+    const double t0 = 1 / sum0;
     for (int64_t b1 = 0, e1; b1 < n1; b1 = e1) {
       e1 = n1 - b1 <= LINE ? n1 : b1 + WHOLE_LINES(z_p + i0 * z_s0 + b1 * z_s1, 8, LINE);
-      INDEPENDENT for (int64_t i1 = b1; i1 < e1; i1++)
-        z_line[i1 - b1] = t1 ? divide_by_f64(buffer0[i1], sum1, t0) : buffer0[i1] / sum1;
+      const int w1 = (int)(e1 - b1);
+      elemc_quotients(z_line, &buffer0[b1], w1, sum0, t0, DIVIDES);
       elemc_stream(&z_rest, z_p + i0 * z_s0 + b1 * z_s1, z_line, (e1 - b1) * 8);
     }
   }

@@ -1,0 +1,175 @@
+"""Loops that divide by what a row shares, cut into blocks for a function of the library.
+
+What is divided is computed for a block first, unless it lies in memory, the function divides it,
+and the rest of the loop takes the quotients from there; if that only stores them, it stores them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .cnames import fresh
+from .cost import DEAR, cost
+from .layout import Operand
+from .nest import (
+    Assign,
+    Element,
+    Kernel,
+    Let,
+    Local,
+    Loop,
+    Named,
+    Statement,
+    Write,
+    names_made,
+    statements,
+    values_of,
+)
+from .ops import OVER
+from .repeating import with_copies
+from .values import Literal, Load, Op, Value, walk
+
+
+def divide_in_blocks(kernel: Kernel) -> None:
+    """Let the quotients of independent loops be made block by block."""
+    for phase in kernel.phases:
+        taken, streamed = names_made(phase.body), {
+            w.operand: s for s in statements(phase.body) if isinstance(s, Loop) for w in s.lines}
+        for body in _bodies(phase.body):
+            for loop in [s for s in body if isinstance(s, Loop) and _is_plain(s)]:
+                elsewhere = {k for k, by in streamed.items() if by is not loop}
+                cut = _Cut(loop, kernel.operands, taken, elsewhere).made()
+                if cut and loop.kind == "lane":
+                    at = body.index(loop)
+                    body[at:at + 1] = cut
+                elif cut:
+                    loop.kind = "parallel strip" if loop.kind == "parallel" else "strip"
+                    loop.body, loop.independent, loop.lined = cut, False, None
+                    loop.length = "LINE" if loop.lines else "STAGE"
+
+
+def _bodies(body: list[Statement]) -> Iterator[list[Statement]]:
+    """Where loops over whole rows stand, or over blocks of STAGE."""
+    yield body
+    for item in [*body]:
+        if isinstance(item, Loop) and item.kind != "parts" and (
+                not item.kind.endswith("strip") or item.length == "STAGE"):
+            yield from _bodies(item.body)
+
+
+def _is_plain(loop: Loop) -> bool:
+    return loop.independent and loop.kind in ("serial", "parallel", "lane") and not (
+        loop.reverse or loop.ahead) and all(
+        isinstance(s, Let) or isinstance(s, Assign) and isinstance(s.target, Element)
+        or isinstance(s, Write) and s.mask is None and s.mode == "write" for s in loop.body)
+
+
+class _Cut:
+    """What a loop does, block by block."""
+
+    def __init__(self, loop: Loop, operands: Sequence[Operand], taken: set[str],
+                 streamed: Collection[int]) -> None:
+        self.axis, self.operands, self.taken, self.streamed = loop.axis, operands, taken, streamed
+        self.rest: list[Statement] = [*loop.body]
+        self.cut: list[Statement] = []
+
+    def made(self) -> list[Statement]:
+        """The statements of a block; none if nothing is divided by what a row shares."""
+        while quotient := next(filter(self.is_shared, walk(
+                v for s in self.rest for v in values_of(s))), None):
+            x, y, near = map(self.meaning, quotient.args)
+            copies: dict[Value, Value] = {}
+            if not self.lies(x):
+                x = self.block(x, "dividends")
+                copies = self.compute(quotient, x)
+            copies[quotient] = to = self.block(x, "quotients")
+            self.cut.append(Loop(self.axis, "quotients", [
+                Assign(to, Op(quotient.axes, x.dtype, OVER, (x, y, near)))], independent=True))
+            self.rest = _needed([with_copies(s, copies) for s in self.rest])
+        if self.cut:
+            self.finish()
+        return self.cut
+
+    def meaning(self, value: Value) -> Value:
+        """What a variable of the loop is."""
+        lets = (s.value for s in self.rest if isinstance(s, Let) and isinstance(value, Named)
+                and s.name == value.name)
+        return next(lets, value)
+
+    def is_shared(self, value: Value) -> bool:
+        """Whether this is a quotient by one number, or by what lies in memory, as its inverse."""
+        if not isinstance(value, Op) or value.op is not OVER:
+            return False
+        by = [*map(self.meaning, value.args[1:])]
+        if self.axis in by[0].axes:
+            return all(map(self.lies, by))
+        return names_made(self.rest).isdisjoint(
+            v.name for v in walk(by) if isinstance(v, (Named, Element)))
+
+    def lies(self, value: Value) -> bool:
+        """Whether a value lies in memory as a block does."""
+        if isinstance(value, Element):
+            return value.at == self.axis or not value.at and value.dims[-1:] == (self.axis,)
+        return isinstance(value, Load) and value.guard is None and self.along(value, value.dtype)
+
+    def along(self, place: Load | Write, dtype: np.dtype) -> bool:
+        """Whether an operand of this dtype lies in memory as a block does."""
+        of = self.operands[place.operand]
+        return of.dtype == dtype and of.storage == "native" and of.layout.unit and all(
+            at.axes.isdisjoint({self.axis})
+            or (dim,) == of.layout.perm[-1:] and at.shifted == self.axis
+            for dim, at in enumerate(place.access))
+
+    def block(self, value: Value, kind: str) -> Element:
+        """An array for the values of a block."""
+        name = fresh(kind, self.taken)
+        self.cut.append(Local(name, value.dtype, strip=True))
+        return Element(value.axes, value.dtype, name, at=self.axis)
+
+    def compute(self, quotient: Value, to: Element) -> dict[Value, Value]:
+        """Compute what is divided, for a block; where what is dear, and needed later, is kept."""
+        before = _needed(self.rest, quotient.args[:1])
+        hole = Literal(quotient.axes, quotient.dtype, quotient.dtype.type(0))
+        after = _needed([with_copies(s, {quotient: hole}) for s in self.rest])
+        again = {s.name for s in after if isinstance(s, Let)}
+        kept = {s.name: self.block(s.value, s.name) for s in before
+                if s.name in again and cost(walk([s.value])) >= DEAR}
+        keep = [Assign(block, Named(block.axes, block.dtype, name)) for name, block in kept.items()]
+        self.cut.append(Loop(self.axis, "lane", [*before, Assign(to, quotient.args[0]), *keep],
+                             independent=True))
+        return {v: kept[v.name] for s in self.rest for v in walk(values_of(s))
+                if isinstance(v, Named) and v.name in kept}
+
+    def finish(self) -> None:
+        """What is left of the loop; if that stores quotients, the function does."""
+        last = self.cut[-1]
+        assert isinstance(last, Loop)
+        match self.rest, last.body:
+            case [Write() | Assign() as store], [Assign(target, value)] if (
+                    store.value is target and self.stores(store, value.dtype)):
+                last.body[:] = [replace(store, value=value)]
+                self.cut = [s for s in self.cut if not (
+                    isinstance(s, Local) and s.name == target.name)]
+            case _:
+                self.cut.append(Loop(self.axis, "lane", self.rest, independent=True))
+
+    def stores(self, item: Write | Assign, dtype: np.dtype) -> bool:
+        """Whether an output, or an array, takes a block as it is."""
+        if isinstance(item, Assign):
+            return self.lies(item.target) and item.target.dtype == dtype
+        return item.operand not in self.streamed and self.along(item, dtype)
+
+
+def _needed(body: Sequence[Statement], values: Sequence[Value] = ()) -> list[Any]:
+    """The statements of a loop that store something, or what these values need, and their lets."""
+    found: list[Statement] = []
+    names = {v.name for v in walk(values) if isinstance(v, Named)}
+    for item in reversed(body):
+        if item.name in names if isinstance(item, Let) else not values:
+            found.append(item)
+            names |= {v.name for v in walk(values_of(item)) if isinstance(v, Named)}
+    return found[::-1]
