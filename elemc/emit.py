@@ -125,7 +125,7 @@ class _Emitter(Statements):
             pointers=views,
             extents=[(name, self.length(what) or f"n[{k}]")
                      for k, (what, name) in enumerate(self.sizes.items())],
-            facts=[f"{self.extent(a)} >= {n}" for a, n in self.least.items()],
+            facts=[f"{self.extent(a)} < {n}" for a, n in self.least.items()],
             buffers=memory, checks=self.checks, words_of=words_of,
             **self.prologue(words_of(repr((phases, views, memory)))))
         return Source(text, entry, bindings, tuple(sorted({LIBRARIES[e] for e in self.externs})))
@@ -160,7 +160,7 @@ class _Emitter(Statements):
                      "TREE": TREE, "TILE": self.tile, "PAD": self.pad, "LINE": self.line_length}
         used = [f"{k} = {v}" for k, v in sorted(self.lanes.items())]
         used += [f"{k} = {v}" for k, v in constants.items() if k in self.macros]
-        used += [f"AHEAD = {AHEAD}"] if "NEXT" in self.macros else []
+        used += [f"AHEAD = {AHEAD}"] if "AHEAD" in self.macros else []
         if used:
             macros.append(f"enum {{ {', '.join(used)} }};")
         externs = [ops.extern_declaration(e) for e in sorted(self.externs)]
@@ -275,9 +275,6 @@ extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t 
     "FETCH_OUT": "#define FETCH_OUT(to) __builtin_prefetch(to, 1) /* to write it */",
     "FETCH_ROW": "#define FETCH_ROW(from) __builtin_prefetch(from, 0, 2) /* to the second cache */",
     "FILLS": "#define FILLS(bytes) ((bytes) > 16384) /* the first cache, with what passes */",
-    "NEXT": """\
-#define NEXT(row, most, step) /* to one of the next rows, or in a long one */ \\
-  ((row) < (most) ? (1 + AHEAD / ((row) + 1)) * (step) : AHEAD)""",
     "IN_TURNS": """\
 #define IN_TURNS(from) ((from) + 32768 - ((int64_t)(from) & 32767) /* 32 KiB on, of 8 pages */ \\
   + (((int64_t)(from) >> 6 & 7) << 12) + (((int64_t)(from) >> 9 & 63) << 6))""",
@@ -292,9 +289,6 @@ extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t 
                   "for (int64_t line = 0; line < (bytes); line += 64) fetch((from) + line)",
     "TRUTH": "#define TRUTH(bool) (((bool) + 255) >> 8) /* 0 or 1; gcc makes branches of `!= 0` */",
     "LEVELS": "#define LEVELS(parts) (64 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */",
-    "LEFT": "#define LEFT(n, lanes, least) ((n) % (lanes) > (least) ? (n) % (lanes) : 0) "
-            "/* fill no lanes */",
-    "ASSUME": "#define ASSUME(fact) if (!(fact)) __builtin_unreachable() /* callers see to it */",
     "ROLLED": '#define ROLLED _Pragma("GCC unroll 1") /* until there are vectors */',
     "UNROLL": '#define UNROLL _Pragma("GCC unroll 4")',
     "UNROLL_8": '#define UNROLL_8 _Pragma("GCC unroll 8")',

@@ -132,9 +132,10 @@ class Fetches(RowEnds):
                 distance = str(SOON) if goes_on else f"2 * {distance}" if self.paired else distance
             elif rows:  # after a row comes something else, or nothing
                 fetch = "FETCH_ROW" if next_row else "FETCH"
-                use.ahead = (f"NEXT({self.extent(item.axis)} * {size}, {WHOLE[fetch]}, "
-                             f"{distance})")
-                needs, distance = "NEXT", f"{'2 * ' if self.paired else ''}{use.base}_ahead"
+                row = f"{self.extent(item.axis)} * {size}"  # to a next one, or in a long one
+                use.ahead = (f"{row} < {WHOLE[fetch]} ? (1 + AHEAD / ({row} + 1)) * {distance} "
+                             ": AHEAD")
+                needs, distance = "AHEAD", f"{'2 * ' if self.paired else ''}{use.base}_ahead"
             self.macros |= {fetch, needs}
             found.append((fetch, use, distance, size))
         return found

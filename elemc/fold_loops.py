@@ -162,7 +162,6 @@ class FoldLoops(Fetches):
         sure = full and item.least >= count and not cut and start == "0"
         if sure and length is None:
             self.least[item.axis] = max(count, self.least.get(item.axis, 0))
-            self.macros.add("ASSUME")
         rolled = full and not any(f.top for f in item.folds)  # places take longer so
         self.macros |= {"ROLLED"} if rolled else set()
         name = item.folds[0].name

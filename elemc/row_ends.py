@@ -127,12 +127,9 @@ class RowEnds(Picking):
                 view |= {"all_lanes": total, "merge_lanes": "",
                          "merge_row": f"{fold.name} + {total}"}
 
-    def left(self, length: str, lanes: str, least: int = 0) -> str:
-        """How many elements of a row fill no lanes, but 0 if they are at most `least`, in C."""
-        if not least:
-            return f"{grouped(length)} % {lanes}"
-        self.macros.add("LEFT")
-        return f"LEFT({length}, {lanes}, {least})"
+    def left(self, length: str, lanes: str) -> str:
+        """How many elements of a row fill no lanes, in C."""
+        return f"{grouped(length)} % {lanes}"
 
     def end_of_row(self, item: Loop, start: str, stop: str, over: bool) -> dict[str, Any]:
         """What fills no lanes at the end of a row or strip, if it calls functions or chooses.
@@ -166,12 +163,13 @@ class RowEnds(Picking):
         again = made.isdisjoint(v.name for v in used) and not any(
             isinstance(s, Write) for s in item.body)
         # in strips, what is stored twice has to reach the cache before it is read again, every row
-        turn, least = ("k", count // 4) if item.kind == "lane" else ("l", 0)
-        left = self.left(f"{length} - 1" if over else length, lanes, least)
+        left = self.left(f"{length} - 1" if over else length, lanes)
+        turn, few, many = ("k", f" || {left} <= {count // 4}", f" > {count // 4}") if (
+            item.kind == "lane") else ("l", "", "")
         more = ">=" if over else ">"
         # `full` is computed before the loop: gcc takes a choice in its condition for control flow
-        return {"full": f"{stop} - ({length} < {lanes} ? 0 : {left})",
-                "left": f"{length} {more} {lanes} && {left}", "first": f"{stop} - {lanes}",
+        return {"full": f"{stop} - ({length} < {lanes}{few} ? 0 : {left})",
+                "left": f"{length} {more} {lanes} && {left}{many}", "first": f"{stop} - {lanes}",
                 "lanes": lanes, "last": self.body(item.body) if again else [
                     part for s in item.body
                     for part in self.left_out(s, f"{turn} < {lanes} - {left}")]}

@@ -87,7 +87,7 @@ KERNELS = {
                    lambda y: np.where(y > 0, np.sin(y), 0.0), 40),
     "poly_streamed": ([y, w], poly(y, w), {}, poly, 39),
     "broadcast_streamed": ([x, y], x * y + 1, {}, lambda x, y: x * y + 1, 45),
-    "softmax_streamed": ([x], softmax(x, -1), {}, lambda x: softmax(x, -1), 120),
+    "softmax_streamed": ([x], softmax(x, -1), {}, lambda x: softmax(x, -1), 79),
 }
 
 

@@ -126,10 +126,10 @@ def test_rows_that_do_not_follow_each_other_are_asked_for_in_advance(large):
         np.testing.assert_array_equal(f(far, y), 2 * far + y)
         text = f.dump(far, y)
         assert text.count("FETCH_LINE(") == 2 and "+ x_ahead, LINE * 8" in text
-        assert "x_ahead = NEXT(n1 * 8, 4 * AHEAD, x_s0)" in text
+        assert "x_ahead = n1 * 8 < 4 * AHEAD ? (1 + AHEAD / (n1 * 8 + 1)) * x_s0 : AHEAD;" in text
     x, y = values((3, 20, 6, 50), "float64")[:, ::-1], values((3, 20, 6, 50), "float64")
     np.testing.assert_array_equal(f(x, y), 2 * x + y)
-    assert "x_ahead = NEXT(n2 * 8, 4 * AHEAD, x_s1)" in f.dump(x, y)  # two axes are one
+    assert "x_ahead = n2 * 8 < 4 * AHEAD ? (1 + AHEAD / (n2 * 8 + 1)) * x_s1 : AHEAD" in f.dump(x, y)  # two axes are one
 
 
 @pytest.mark.parametrize("columns", [3, 64, 127, 128, 129, 2050, 5000])
@@ -178,7 +178,7 @@ def test_of_several_loops_the_dearest_asks_for_the_next_row(large, function, ask
             assert all("FETCH_ROW" in lines[k] and "x_ahead" in lines[k] for k in asked)
             after = next(k for k in range(asked[-1], len(lines)) if asking in lines[k])
             assert after - asked[-1] < 5
-            assert "x_ahead = NEXT(n1 * 8, 16 * AHEAD, x_s0)" in text
+            assert "x_ahead = n1 * 8 < 16 * AHEAD ? (1 + AHEAD / (n1 * 8 + 1)) * x_s0 : AHEAD" in text
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(runtime, "large_bytes", lambda: 2**40)
             patch.setattr(runtime, "outgrows_caches", lambda lines, sizes: False)

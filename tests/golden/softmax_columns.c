@@ -10,7 +10,6 @@
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define LEVELS(parts) (64 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */
-#define LEFT(n, lanes, least) ((n) % (lanes) > (least) ? (n) % (lanes) : 0) /* fill no lanes */
 #define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { LANES_8 = 8, STRIP = 1024, RUN = 4, ROWS = 64 };
@@ -94,17 +93,17 @@ int kernel_softmax_columns(int64_t phase, int64_t begin, int64_t end, char *cons
         for (int l = 0; l < w0; l++)
           sum0[l] = 0.0;
         for (int64_t i1 = b1; i1 < e1; i1++) {
-          INDEPENDENT for (int64_t l = 0, i0 = b0, full = w0 - (w0 < LANES_8 ? 0 : LEFT(w0, LANES_8, 2)); l < full; l++, i0++) {
+          INDEPENDENT for (int64_t l = 0, i0 = b0, full = w0 - (w0 < LANES_8 || w0 % LANES_8 <= 2 ? 0 : w0 % LANES_8); l < full; l++, i0++) {
             const double t0 = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0[l]);
             AT(double, z_p, i0 * z_s0 + i1 * z_s1) = t0;
             sum0[l] = sum0[l] + t0;
           }
-          if (w0 > LANES_8 && LEFT(w0, LANES_8, 2)) UNROLL for (int64_t k = 0, l = w0 - LANES_8, i0 = b0 + l; k < LANES_8; k++, l++, i0++) {
+          if (w0 > LANES_8 && w0 % LANES_8 > 2) UNROLL for (int64_t k = 0, l = w0 - LANES_8, i0 = b0 + l; k < LANES_8; k++, l++, i0++) {
             const double t0 = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0[l]);
             const double z_next = t0;
-            AT(double, z_p, i0 * z_s0 + i1 * z_s1) = k < LANES_8 - LEFT(w0, LANES_8, 2) ? AT(double, z_p, i0 * z_s0 + i1 * z_s1) : z_next;
+            AT(double, z_p, i0 * z_s0 + i1 * z_s1) = k < LANES_8 - w0 % LANES_8 ? AT(double, z_p, i0 * z_s0 + i1 * z_s1) : z_next;
             const double sum0_next = sum0[l] + t0;
-            sum0[l] = k < LANES_8 - LEFT(w0, LANES_8, 2) ? sum0[l] : sum0_next;
+            sum0[l] = k < LANES_8 - w0 % LANES_8 ? sum0[l] : sum0_next;
           }
         }
         if (n1 > ROWS) push_sum_f64(sum0_tree, sum0_count, sum0, w0);

@@ -13,11 +13,7 @@ typedef __INT64_TYPE__ int64_t;
 typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the latest line */
 extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), elemc_end_stream(elemc_rest *rest);
 #define FETCH_ROW(from) __builtin_prefetch(from, 0, 2) /* to the second cache */
-#define NEXT(row, most, step) /* to one of the next rows, or in a long one */ \
-  ((row) < (most) ? (1 + AHEAD / ((row) + 1)) * (step) : AHEAD)
 #define FETCH_LINE(fetch, from, bytes) for (int64_t line = 0; line < (bytes); line += 64) fetch((from) + line)
-#define LEFT(n, lanes, least) ((n) % (lanes) > (least) ? (n) % (lanes) : 0) /* fill no lanes */
-#define ASSUME(fact) if (!(fact)) __builtin_unreachable() /* callers see to it */
 #define ROLLED _Pragma("GCC unroll 1") /* until there are vectors */
 #define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
@@ -36,8 +32,8 @@ int kernel_softmax_streamed(int64_t phase, int64_t begin, int64_t end, char *con
        const int64_t *n, volatile int64_t *decided, char *const *w)
 {
   const int64_t n1 = n[1]; /* extents */
-  ASSUME(n1 >= 16);
-  const char *const x_p = p[0]; const int64_t x_s0 = s[0], x_s1 = 8, x_ahead = NEXT(n1 * 8, 16 * AHEAD, x_s0); /* operands, strides in bytes */
+  if (n1 < 16) __builtin_unreachable(); /* callers see to it */
+  const char *const x_p = p[0]; const int64_t x_s0 = s[0], x_s1 = 8, x_ahead = n1 * 8 < 16 * AHEAD ? (1 + AHEAD / (n1 * 8 + 1)) * x_s0 : AHEAD; /* operands, strides in bytes */
   char *const z_p = p[1]; const int64_t z_s0 = s[1], z_s1 = 8;
   double *const buffer0 = (double *)w[0]; /* buffers */
 
@@ -55,9 +51,9 @@ int kernel_softmax_streamed(int64_t phase, int64_t begin, int64_t end, char *con
     for (int64_t b1 = 0; b1 < n1; b1 += STAGE) {
       const int w1 = n1 - b1 < STAGE ? (int)(n1 - b1) : STAGE;
       FETCH_LINE(FETCH_ROW, x_p + i0 * x_s0 + b1 * x_s1 + x_ahead, w1 * 8);
-      INDEPENDENT for (int64_t l = 0, i1 = b1, full = w1 - (w1 < LANES_8 ? 0 : LEFT(w1, LANES_8, 2)); l < full; l++, i1++)
+      INDEPENDENT for (int64_t l = 0, i1 = b1, full = w1 - (w1 < LANES_8 || w1 % LANES_8 <= 2 ? 0 : w1 % LANES_8); l < full; l++, i1++)
         buffer0[i1] = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0);
-      if (w1 > LANES_8 && LEFT(w1, LANES_8, 2)) UNROLL for (int64_t k = 0, l = w1 - LANES_8, i1 = b1 + l; k < LANES_8; k++, l++, i1++)
+      if (w1 > LANES_8 && w1 % LANES_8 > 2) UNROLL for (int64_t k = 0, l = w1 - LANES_8, i1 = b1 + l; k < LANES_8; k++, l++, i1++)
         buffer0[i1] = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0);
     }
     /* sum0: sum along i1, in lanes */
@@ -72,11 +68,10 @@ int kernel_softmax_streamed(int64_t phase, int64_t begin, int64_t end, char *con
       sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
     const double sum0 = sum0_lane[0];
     const double t0 = 1 / sum0;
-    for (int64_t b1 = 0, e1; b1 < n1; b1 = e1) {
-      e1 = n1 - b1 <= LINE ? n1 : b1 + WHOLE_LINES(z_p + i0 * z_s0 + b1 * z_s1, 8, LINE);
-      const int w1 = (int)(e1 - b1);
+    for (int64_t b1 = 0, w1; b1 < n1; b1 += w1) {
+      w1 = n1 - b1 <= LINE ? n1 - b1 : WHOLE_LINES(z_p + i0 * z_s0 + b1 * z_s1, 8, LINE);
       elemc_quotients(z_line, &buffer0[b1], w1, sum0, t0, DIVIDES);
-      elemc_stream(&z_rest, z_p + i0 * z_s0 + b1 * z_s1, z_line, (e1 - b1) * 8);
+      elemc_stream(&z_rest, z_p + i0 * z_s0 + b1 * z_s1, z_line, w1 * 8);
     }
   }
   elemc_end_stream(&z_rest);

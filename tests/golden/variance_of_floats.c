@@ -10,7 +10,6 @@
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define FETCH(from) __builtin_prefetch(from)
-#define ASSUME(fact) if (!(fact)) __builtin_unreachable() /* callers see to it */
 #define ROLLED _Pragma("GCC unroll 1") /* until there are vectors */
 #define UNROLL _Pragma("GCC unroll 4")
 enum { LANES = 16 };
@@ -19,7 +18,7 @@ int kernel_variance_of_floats(int64_t phase, int64_t begin, int64_t end, char *c
        const int64_t *n, volatile int64_t *decided, char *const *w)
 {
   const int64_t n1 = n[1]; /* extents */
-  ASSUME(n1 >= 16);
+  if (n1 < 16) __builtin_unreachable(); /* callers see to it */
   const char *const x_p = p[0]; const int64_t x_s0 = s[0], x_s1 = 4; /* operands, strides in bytes */
   char *const z_p = p[1]; const int64_t z_s0 = 4;
 
