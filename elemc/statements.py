@@ -207,7 +207,7 @@ class Statements(RowLoops):
             for buffer in (b for b in self.kernel.buffers if b.strip == self.strip):
                 self.need_strip(self.strip, buffer.dtype.itemsize, 8)
             view |= {"kind": "strip", "most": self.strip}
-            view["fetch"] = self.fetches(item, f"b{k}") if item.asks else []
+            view["fetch"] = self.fetches(item, f"b{k}") if item.asks and not item.lines else []
             for *_, size in view["fetch"]:
                 self.need_strip(self.strip, size)
         outer, self.mentioned, fetched = self.mentioned, set(), set(self.fetched)
@@ -340,7 +340,8 @@ class Statements(RowLoops):
     def place_in_block(self, write: Write, axis: str) -> str:
         """The element of a block of what is written along an axis, or of rows along it."""
         k, row = self.digit[axis], self.row_within(write, axis)
-        place = f"(i{k} - b{k}) * {self.extent(row)} + {self.var(row)}" if row else f"i{k} - b{k}"
+        own = "l" if self.strip == "LINE" else f"i{k} - b{k}"
+        place = f"({own}) * {self.extent(row)} + {self.var(row)}" if row else own
         return f"{self.kernel.operands[write.operand].name}_line[{place}]"
 
     def row_within(self, write: Write, axis: str) -> str:
