@@ -15,15 +15,23 @@ from .refold import memory_order
 from .roots import Root, axis_of, is_side, next_axis, open_strip
 from .scope import Scope
 from .sharing import Segment, carried
-from .values import BLOCK, LINED, At, Fold, Load, Op, Scan, Specialized, Store, Value, walk
+from .values import (
+    BLOCK,
+    LINED,
+    At,
+    Fold,
+    Load,
+    Op,
+    Scan,
+    Specialized,
+    Store,
+    Value,
+    is_fold,
+    walk,
+)
 
 WAITS = {"divide": 1, "reciprocal": 1, "sqrt": 2}  # how long each byte of an element takes
 WAITED = 8  # as long as the quotient of two doubles, or a root of floats, takes
-
-
-def is_fold(value: Value) -> bool:
-    """Whether a value is what other loops leave."""
-    return isinstance(value, Fold)
 
 
 def still_needed(wanted: Sequence[Value], value: Value) -> list[Value]:

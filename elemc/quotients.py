@@ -19,36 +19,42 @@ from .cost import HEAVY, cost
 from .ops import OPS, OVER
 from .ops_base import ScalarOp
 from .refold import memory_order
-from .values import AGAIN, LINED, Fold, Op, Specialized, Value, over_new, roots_of, walk
+from .values import AGAIN, LINED, Op, Specialized, Value, is_fold, over_new, roots_of, walk
 
 
 def by_inverses(spec: Specialized) -> Specialized:
-    """The same, with divisions of whole rows by one number, or one row, as `OVER`."""
-    ways: dict[tuple[str, ...], dict[Value, Value]] = {}
-    inverses: dict[Value, Value] = {}
-    stores = []
+    """The same, with divisions of whole rows by one number, or one row, as `OVER`.
+
+    What is folded, too, or stored otherwise, stays one value.
+    """
+    chosen: dict[Value, bool] = {}
     for store in spec.stores:
-        if store.mask is not None:
-            stores.append(store)
-            continue
         order = memory_order(store.access, spec.operands[store.operand])
-        new = ways.setdefault(order, {})
-        for value in walk([store.value], lambda v: isinstance(v, Fold)):
-            if value not in new:
-                same = isinstance(value, Fold) or all(new[a] is a for a in value.args)
-                new[value] = value if same else over_new(value, new)
-                if isinstance(value, Op) and _divides_rows(value, order, spec):
-                    x, y = new[value].args
-                    if y not in inverses:
-                        inverses[y] = operation("reciprocal", y.dtype, y)
-                    new[value] = operation(OVER, value.dtype, x, y, inverses[y])
-        stores.append(replace(store, value=new[store.value]))
-    return replace(spec, stores=tuple(stores))
+        plain = store.mask is None and store.mode == "write"
+        for value in walk([store.value], is_fold):
+            if isinstance(value, Op) and divides(value):
+                goes = plain and _divides_rows(value, order, spec)
+                chosen[value] = goes and chosen.get(value, True)
+    folded = walk(a for v in walk(roots_of(spec.stores)) if is_fold(v) for a in v.args)
+    chosen |= dict.fromkeys(folded, False)
+    if not any(chosen.values()):
+        return spec
+    new: dict[Value, Value] = {}
+    inverses: dict[Value, Value] = {}
+    for value in walk((s.value for s in spec.stores), is_fold):
+        same = is_fold(value) or all(new[a] is a for a in value.args)
+        made = new[value] = value if same else over_new(value, new)
+        if chosen.get(value) and isinstance(made, Op):
+            x, y = made.args
+            if y not in inverses:
+                inverses[y] = operation("reciprocal", y.dtype, y)
+            new[value] = operation(OVER, value.dtype, x, y, inverses[y])
+    return replace(spec, stores=tuple(replace(s, value=new[s.value]) for s in spec.stores))
 
 
 def folds(spec: Specialized) -> bool:
     """Whether anything is folded."""
-    return any(isinstance(v, Fold) for v in walk(roots_of(spec.stores)))
+    return any(map(is_fold, walk(roots_of(spec.stores))))
 
 
 def divides(value: Value) -> bool:
@@ -61,13 +67,13 @@ def _divides_rows(value: Op, order: Sequence[str], spec: Specialized) -> bool:
 
     Vectors of floats are divided in half the time, so that nothing is left to gain.
     """
-    if not divides(value) or value.dtype.itemsize < 8 or not order:
-        return False
     x, y = value.args
+    if value.dtype.itemsize < 8 or not order:
+        return False
     if order[-1] not in x.axes or not y.axes < x.axes or spec.between(order[-1])[0] < LINED:
         return False
     # what comes from memory is waited for, but not what is dear, which waits in a buffer
-    if spec.large and cost(walk([x], lambda v: isinstance(v, Fold))) < HEAVY:
+    if spec.large and cost(walk([x], is_fold)) < HEAVY:
         return False
     rows = math.prod(spec.between(a)[0] for a in x.axes - y.axes)
     return order[-1] not in y.axes or rows >= AGAIN  # for which `once` computes the inverses

@@ -23,7 +23,7 @@ from .cost import HEAVY, calls, cost
 from .dividing import divide_in_blocks
 from .halving import convert_in_blocks
 from .jamming import jam
-from .keeping import Keeping, is_fold
+from .keeping import Keeping
 from .nest import (
     Assign,
     Element,
@@ -61,6 +61,7 @@ from .values import (
     Specialized,
     Store,
     Value,
+    is_fold,
     walk,
 )
 

@@ -261,8 +261,8 @@ class Statements(RowLoops):
         [here], [nowhere] = found.body, found.rest
         assert isinstance(here, Assign) and isinstance(nowhere, Assign)
         loads = walk(v for s in item.body for v in values_of(s))
-        size = max(4 if v.dtype.kind == "f" and v.dtype.itemsize == 2 else v.dtype.itemsize
-                   for v in loads if isinstance(v, (Load, Element)))
+        size = max((4 if v.dtype == np.float16 else v.dtype.itemsize
+                    for v in loads if isinstance(v, (Load, Element))), default=8)
         start, stop = self.bounds(item.axis)
         self.macros.add("UNROLL")
         holds = found.condition

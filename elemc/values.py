@@ -313,6 +313,11 @@ class Specialized:
             LONGEST, math.prod(high for _, high in every))
 
 
+def is_fold(value: Value) -> bool:
+    """Whether a value is what loops leave."""
+    return isinstance(value, Fold)
+
+
 def walk(values: Iterable[Value], leaf: Callable[[Value], bool] = lambda v: False) -> list[Value]:
     """All values below `values`, arguments first, not looking inside leaves; works at any depth."""
     done: dict[Value, None] = {}

@@ -392,7 +392,8 @@ SHAPES = [(200, 512), (4097, 17), (2500, 7), (600, 5, 20), (3, 200), (130, 769),
 @pytest.mark.parametrize("dtype, name", [
     pytest.param(dtype, name, marks=pytest.mark.optimized(
         dtype == "float64" and name == "places"))
-    for dtype in ("float64", "float32") for name in FOLDS])
+    for dtype in ("float64", "float32") for name in FOLDS
+    if dtype == "float64" or name in ("sum", "max", "places of elements", "rows too", "all")])
 def test_chunks_of_short_rows_have_the_same_bits(monkeypatch, name, dtype):
     """Many short rows, and few slices of them, are folded in chunks; others in strips of columns.
 

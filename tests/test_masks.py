@@ -141,7 +141,7 @@ def test_masks_fill_vectors(number, step):
 
 
 @pytest.mark.parametrize("storage", ["native", "swapped", "unaligned"])
-@pytest.mark.parametrize("dtype", ["uint8", "bool", "int16", "float16"])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float16"])
 @pytest.mark.parametrize("step", [-7, 2])
 def test_narrow_elements_apart_beside_wide_ones(dtype, step, storage):
     """They are copied one by one for the vectors, here and at the end of the row."""

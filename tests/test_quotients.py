@@ -110,6 +110,15 @@ def test_one_array(n):
     assert_same_bits(f(shifted[:-1], 0.3, out=shifted[1:]), want)
 
 
+def test_what_is_folded_or_stored_otherwise_too_stays_one_value():
+    x, s = np.random.default_rng(0).random((2, 300, 300))
+    f = ec.compile(lambda x, s: x / s[:, :1] - (x / s[:, :1]).sum(axis=1, keepdims=True))
+    assert "quotients" not in f.dump(x, s)
+    g = ec.compile(lambda x, s: (np.exp(s[0] / 9), x * np.exp(s[0] / 9)[:, None]))
+    assert "quotients" not in g.dump(x, s)
+    np.testing.assert_allclose(g(x, s)[1], x * np.exp(s[0] / 9)[:, None], rtol=1e-14)
+
+
 def test_looking_does_not_count_as_folding():
     x, y = ec.matrix("x"), ec.vector("y")
     f = ec.function([x, y], (x / y[:, None]).astype("f4"))
