@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -37,8 +36,9 @@ from .values import Literal, Load, Op, Value, walk
 def divide_in_blocks(kernel: Kernel) -> None:
     """Let the quotients of independent loops be made block by block."""
     for phase in kernel.phases:
-        taken, streamed = names_made(phase.body), {
-            w.operand: s for s in statements(phase.body) if isinstance(s, Loop) for w in s.lines}
+        taken = names_made(phase.body)
+        streamed = {w.operand: s for s in statements(phase.body) if isinstance(s, Loop)
+                    for w in s.lines}
         for body in _bodies(phase.body):
             for loop in [s for s in body if isinstance(s, Loop) and _is_plain(s)]:
                 elsewhere = {k for k, by in streamed.items() if by is not loop}
@@ -53,7 +53,7 @@ def divide_in_blocks(kernel: Kernel) -> None:
 
 
 def _bodies(body: list[Statement]) -> Iterator[list[Statement]]:
-    """Where loops over whole rows stand, or over blocks of STAGE."""
+    """Where loops over whole rows stand, or over blocks of STAGE; other strips are too long."""
     yield body
     for item in [*body]:
         if isinstance(item, Loop) and item.kind != "parts" and (
@@ -102,7 +102,8 @@ class _Cut:
 
     def is_shared(self, value: Value) -> bool:
         """Whether this is a quotient by one number, or by what lies in memory, as its inverse."""
-        if not isinstance(value, Op) or value.op is not OVER:
+        along = isinstance(value, Op) and value.op is OVER and self.axis in value.args[0].axes
+        if not along:
             return False
         by = [*map(self.meaning, value.args[1:])]
         if self.axis in by[0].axes:
@@ -132,12 +133,12 @@ class _Cut:
 
     def compute(self, quotient: Value, to: Element) -> dict[Value, Value]:
         """Compute what is divided, for a block; where what is dear, and needed later, is kept."""
-        before = _needed(self.rest, quotient.args[:1])
-        hole = Literal(quotient.axes, quotient.dtype, quotient.dtype.type(0))
-        after = _needed([with_copies(s, {quotient: hole}) for s in self.rest])
-        again = {s.name for s in after if isinstance(s, Let)}
+        before = _lets(self.rest, quotient.args[:1])
+        known = Literal(quotient.axes, quotient.dtype, quotient.dtype.type(0))  # as it will be
+        after = {s.name for s in _needed([with_copies(s, {quotient: known}) for s in self.rest])
+                 if isinstance(s, Let)}
         kept = {s.name: self.block(s.value, s.name) for s in before
-                if s.name in again and cost(walk([s.value])) >= DEAR}
+                if s.name in after and cost(walk([s.value])) >= DEAR}
         keep = [Assign(block, Named(block.axes, block.dtype, name)) for name, block in kept.items()]
         self.cut.append(Loop(self.axis, "lane", [*before, Assign(to, quotient.args[0]), *keep],
                              independent=True))
@@ -164,12 +165,19 @@ class _Cut:
         return item.operand not in self.streamed and self.along(item, dtype)
 
 
-def _needed(body: Sequence[Statement], values: Sequence[Value] = ()) -> list[Any]:
-    """The statements of a loop that store something, or what these values need, and their lets."""
-    found: list[Statement] = []
+def _needed(body: Sequence[Statement]) -> list[Statement]:
+    """The statements of a loop that store something, and the lets that they need."""
+    stores = [s for s in body if not isinstance(s, Let)]
+    lets = _lets(body, [v for s in stores for v in values_of(s)])
+    return [s for s in body if s in stores or s in lets]
+
+
+def _lets(body: Sequence[Statement], values: Sequence[Value]) -> list[Let]:
+    """The lets of a loop that values need, in order."""
+    found: list[Let] = []
     names = {v.name for v in walk(values) if isinstance(v, Named)}
     for item in reversed(body):
-        if item.name in names if isinstance(item, Let) else not values:
+        if isinstance(item, Let) and item.name in names:
             found.append(item)
-            names |= {v.name for v in walk(values_of(item)) if isinstance(v, Named)}
+            names |= {v.name for v in walk([item.value]) if isinstance(v, Named)}
     return found[::-1]

@@ -260,9 +260,10 @@ class Statements(RowLoops):
         assert isinstance(found, If)
         [here], [nowhere] = found.body, found.rest
         assert isinstance(here, Assign) and isinstance(nowhere, Assign)
-        loads = walk(v for s in item.body for v in values_of(s))
-        size = max((4 if v.dtype == np.float16 else v.dtype.itemsize
-                    for v in loads if isinstance(v, (Load, Element))), default=8)
+        read = {v.dtype for v in walk(v for s in item.body for v in values_of(s))
+                if isinstance(v, (Load, Element))}
+        # bytes of what is compared: a float16 as a float, parts of complex numbers, places as int64
+        size = max((min(8, 4 if d == np.float16 else d.itemsize) for d in read), default=8)
         start, stop = self.bounds(item.axis)
         self.macros.add("UNROLL")
         holds = found.condition

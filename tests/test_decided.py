@@ -115,6 +115,18 @@ def test_extrema_are_looked_for(dtype, n):
         assert beside(x)[0] == x.argmax()
 
 
+@pytest.mark.parametrize("n", [33, 500, 40_000])
+def test_whatever_is_looked_for_is_made_of(n):
+    z = np.zeros((2, n), complex)
+    z[1, n // 2] = 1j
+    for of in (lambda z: z != 0, lambda z: z.imag > 0, lambda z: np.isnan(z), lambda z: np.abs(z)):
+        f = ec.compile(lambda z: (of(z).argmax(axis=1), of(z).argmax()))  # noqa: B023
+        for got, want in zip(f(z), (of(z).argmax(axis=1), of(z).argmax()), strict=True):
+            np.testing.assert_array_equal(got, want)
+    places = ec.compile(lambda x: (ec.arange(x.shape[0]) > 35).argmax())
+    assert places(np.zeros(n)) == (np.arange(n) > 35).argmax()
+
+
 def test_a_chunk_that_lacks_the_extremum_is_not_looked_at():
     text = ec.compile(lambda x: x.argmax()).dump(np.ones(100_000))
     assert "parts0[i1] <= buffer0[0]) {" in text and "any |= !(AT(const double, x_p, i0 * x_s0) <= " in text
