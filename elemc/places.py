@@ -48,7 +48,8 @@ def quicker(fold: Fold, axes: Sequence[str], rows: Sequence[str], spec: Speciali
     """The same place; `axes` are in the order of memory, `rows` those that rows consist of."""
     several = len(fold.over) > 1
     low, high = spec.between(rows[0]) if rows else (LONGEST, LONGEST)
-    if fold.arg.dtype.kind == "b" and not several and low >= 2 * LANES:
+    if fold.arg.dtype.kind == "b" and not several and rows and (
+            low >= 2 * LANES or not fold.axes and high > PLACED):
         return _first_true(fold, shared)
     if not rows:
         narrow = axes and not several and spec.between(axes[-1])[0] <= NARROW
@@ -56,8 +57,8 @@ def quicker(fold: Fold, axes: Sequence[str], rows: Sequence[str], spec: Speciali
     if several:
         in_order = [a for a in axes if a in fold.over] == [*fold.over]
         return _of_several(fold, low, high, in_order, spec.far, shared)
-    if low >= 2 * LANES and _same_twice(fold.arg) and (
-            not fold.axes or fold.arg.dtype.char in "bBhH"):
+    narrow = low >= 2 * LANES and fold.arg.dtype.char in "bBhH"
+    if (narrow or not fold.axes and high > PLACED) and _same_twice(fold.arg):
         top = _extremum(fold, shared)
         limit = _limit(top, fold.program)
         return _sought(fold, _reaches(fold.arg, limit, fold.program), top, limit)

@@ -19,7 +19,20 @@ from .cost import HEAVY, cost
 from .ops import OPS, OVER
 from .ops_base import ScalarOp
 from .refold import memory_order
-from .values import AGAIN, LINED, Op, Specialized, Value, is_fold, over_new, roots_of, walk
+from .values import (
+    AGAIN,
+    LINED,
+    Fold,
+    Literal,
+    Load,
+    Op,
+    Specialized,
+    Value,
+    is_fold,
+    over_new,
+    roots_of,
+    walk,
+)
 
 
 def by_inverses(spec: Specialized) -> Specialized:
@@ -75,8 +88,10 @@ def _divides_rows(value: Op, order: Sequence[str], spec: Specialized) -> bool:
     # what comes from memory is waited for, but not what is dear, which waits in a buffer
     if spec.large and cost(walk([x], is_fold)) < HEAVY:
         return False
-    rows = math.prod(spec.between(a)[0] for a in x.axes - y.axes)
-    return order[-1] not in y.axes or rows >= AGAIN  # for which `once` computes the inverses
+    if order[-1] not in y.axes:  # by powers of two compilers multiply
+        return not isinstance(y, Literal) or abs(math.frexp(float(y.value))[0]) != 0.5
+    rows = math.prod(spec.between(a)[0] for a in x.axes - y.axes)  # `once` computes the inverses
+    return rows >= AGAIN and isinstance(y, (Load, Fold))
 
 
 def operation(op: ScalarOp | str, dtype: np.dtype, *args: Value) -> Op:

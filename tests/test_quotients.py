@@ -79,7 +79,8 @@ def test_the_c_where_nothing_is_folded():
     for n in (127, 128):
         assert ("quotients" in ec.compile(lambda x: x / 3).dump(np.ones(n))) == (n == 128)
         assert ("quotients" in ec.compile(row).dump(x[:, :n], np.ones(20))) == (n == 128)
-    for f in (lambda x, y: x.astype("f4") / y[:, None].astype("f4"), lambda x, y: x / x[::-1]):
+    for f in (lambda x, y: x.astype("f4") / y[:, None].astype("f4"), lambda x, y: x / x[::-1],
+              lambda x, y: x / 2 - x / -0.25, lambda x, y: x / (1 + x[0] * x[0])):
         assert "quotients" not in ec.compile(f).dump(x, np.ones(20))
 
 
