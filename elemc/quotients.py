@@ -22,7 +22,6 @@ from .refold import memory_order
 from .values import (
     AGAIN,
     LINED,
-    Fold,
     Literal,
     Load,
     Op,
@@ -91,7 +90,8 @@ def _divides_rows(value: Op, order: Sequence[str], spec: Specialized) -> bool:
     if order[-1] not in y.axes:  # by powers of two compilers multiply
         return not isinstance(y, Literal) or abs(math.frexp(float(y.value))[0]) != 0.5
     rows = math.prod(spec.between(a)[0] for a in x.axes - y.axes)  # `once` computes the inverses
-    return rows >= AGAIN and isinstance(y, (Load, Fold))
+    waits = not any(isinstance(v, Load) for v in walk([y], is_fold))  # in a buffer, as folds do
+    return rows >= AGAIN and (waits or isinstance(y, Load))
 
 
 def operation(op: ScalarOp | str, dtype: np.dtype, *args: Value) -> Op:
