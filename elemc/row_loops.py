@@ -1,4 +1,4 @@
-"""Loops that go through several rows at once: over tiles, rows side by side, and rows as one."""
+"""Loops through several rows at once (tiles, rows side by side, rows as one), and of blocks."""
 
 from __future__ import annotations
 
@@ -93,12 +93,10 @@ class RowLoops(FoldLoops):
     def halves(self, item: Loop) -> str:
         """The call that converts a block of float16 to floats, or these to float16."""
         here, there, out = _ends(item)
-        begin, width = f"b{self.digit[item.axis]}", f"w{self.digit[item.axis]}"
         function = "elemc_halves_of_floats" if out else "elemc_floats_of_halves"
         self.externs[function] = None
-        at = self.address(self.use(there.operand, there.access, written=out), item.axis, begin)
-        ends = (at, here.name) if out else (here.name, at)
-        return f"{function}({', '.join(ends)}, {width})"
+        ends = [self.block_at(v, item.axis) for v in ((there, here) if out else (here, there))]
+        return f"{function}({', '.join(ends)}, w{self.digit[item.axis]})"
 
     def tiles(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
         """A loop over one side of tiles."""
