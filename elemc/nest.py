@@ -33,7 +33,7 @@ import numpy as np
 from .layout import Operand
 from .programs import inline
 from .records import dataclass
-from .values import LONGEST, Access, Fold, Literal, Op, Place, Value, walk
+from .values import LONGEST, Access, Fold, Literal, Load, Op, Place, Value, walk
 
 ROWS = 64  # rows between two steps of their tree
 TILE_BYTES = 1024  # of either side of a tile, at most: lines so long are foreseen
@@ -130,8 +130,8 @@ class Loop:
     copies what this turn of it and the next read across, as many as TURN.  One over "rows" takes as
     many at a time as a row is repeated; "halves" convert float16; a "search" ends where its
     condition holds.  "parts" are of a strip, STAGE elements each.  `lines` are writes of its body
-    that go past the caches, a block at a time; of `lined`, another of its writes, vectors are to
-    fill whole lines; `ahead` is the axis around of which the next turn is asked for; `asks` are
+    that go past the caches, a block at a time; of `lined`, which it writes or reads, vectors are to
+    be whole lines; `ahead` is the axis around of which the next turn is asked for; `asks` are
     operands whose next row is asked for (`asking`); `length` names how long strips are: STAGE, if
     they go from one loop to the next, ABREAST, if of rows, SLICED, if slices are within; `jammed`,
     two turns go at once (`jamming`).
@@ -143,7 +143,7 @@ class Loop:
     independent: bool = False
     reverse: bool = False
     lines: tuple[Write, ...] = ()
-    lined: Write | None = None
+    lined: Write | Load | None = None
     ahead: str = ""
     length: str = "STRIP"
     asks: frozenset[int] = frozenset()

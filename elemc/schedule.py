@@ -299,16 +299,23 @@ class _Scheduler(Keeping):
         return [s for s in loop.body if isinstance(s, Write)
                 and (s.operand, loop.axis) in self.lines]
 
-    def filling_lines(self, loop: Loop) -> Write | None:
-        """What a loop writes along lines of which vectors should fill whole ones.
+    def filling_lines(self, loop: Loop) -> Write | Load | None:
+        """What a loop reads or writes along lines of which vectors should be whole ones.
 
-        What is stored across two lines takes twice as long; but where functions are called, memory
-        may be busy while they wait for a line that is filled at once.
+        What is stored across two lines takes twice as long, as what is loaded; it is what is
+        written, but of three operands and more that are read, the first that has most elements.
+        Where functions are called, memory may be busy while they wait for a line that is filled at
+        once.
         """
         long = loop.kind == "parallel" or self.spec.between(loop.axis)[0] >= LINED
-        if not long or self.spec.crossed or calls(walk(v for s in loop.body for v in values_of(s))):
+        values = walk(v for s in loop.body for v in values_of(s))
+        writes = self.lined(loop)
+        if not long or self.spec.crossed or calls(values) or not writes:
             return None
-        return next(iter(self.lined(loop)), None)
+        reads = [v for v in values if isinstance(v, Load) and v.guard is None
+                 and (layout := self.spec.operands[v.operand].layout).unit
+                 and runs_along(v.access, layout.perm, loop.axis)]
+        return max(reads, key=lambda v: len(v.axes)) if len(reads) > 2 else writes[0]
 
     def writes_rows(self, write: Write, axis: str, bound: tuple[str, ...]) -> bool:
         """Whether each turn of a loop writes a short row that follows the one before."""

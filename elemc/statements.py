@@ -292,10 +292,10 @@ class Statements(RowLoops):
         return view
 
     def to_line(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
-        """Where a loop that writes a line goes on after what comes before the first whole line."""
+        """Where a loop along a line goes on after what comes before the first whole one."""
         assert item.lined is not None
         self.macros.add("TO_LINE")
-        use = self.use(item.lined.operand, item.lined.access, written=True)
+        use = self.use(item.lined.operand, item.lined.access, isinstance(item.lined, Write))
         size = self.kernel.operands[item.lined.operand].dtype.itemsize
         to, length = self.address(use, item.axis, start, ""), turns(start, stop)
         first = f"TO_LINE({to}, {size}, {length})"
