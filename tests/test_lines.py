@@ -33,6 +33,21 @@ def test_outputs_may_begin_anywhere(dtype, place):
             assert not whole.any()  # nothing beside it was written
 
 
+@pytest.mark.parametrize("dtype", ["u1", "i2", "f4"])
+def test_three_operands_are_read_in_lines_of_the_largest(dtype):
+    f = ec.compile(lambda x, g, b: x * g + b)
+    for n in (130, 300, 1100):
+        for place in (0, 8, 40):
+            x, _ = placed((4, n), dtype, place)
+            g, b = np.arange(2 * n).reshape(2, n).astype(dtype)
+            x[:] = np.arange(4 * n).reshape(4, n).astype(dtype)
+            out, whole = placed((4, n), dtype, 48)
+            np.testing.assert_array_equal(f(x, g, b, out=out), x * g + b)
+            out[...] = 0
+            assert not whole.any()  # nothing beside it was written
+    assert "TO_LINE(x_p" in f.dump(x, g, b)
+
+
 @pytest.mark.parametrize("n", LENGTHS)
 def test_an_output_may_be_an_input(n):
     f = ec.compile(lambda x, y: x * y + x)
