@@ -228,9 +228,11 @@ def _most_unrolled(values: Sequence[Value], sizes: Iterable[int]) -> int:
     are choices or calls: of less than two of these vectors, that is most of the work.
     """
     ends = any(isinstance(v, Fold) or isinstance(v, Op) and v.op is SELECT for v in values)
-    if any(isinstance(v, Fold) and v.program.place_of for v in values):
+    folds, narrowest = [v for v in values if isinstance(v, Fold)], min(sizes, default=LINE)
+    if any(v.program.place_of for v in folds):
         return 2 * SHORT  # where columns are that narrow, several rows are taken together
-    narrowest = min(sizes, default=LINE)
+    if folds and all(v.program.exact for v in folds):
+        return max(SHORT, LINE // narrowest - 1)
     return SHORT if ends or calls(values) else max(SHORT, min(2 * LINE // narrowest, LINE) - 1)
 
 

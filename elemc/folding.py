@@ -216,7 +216,7 @@ class Folding(Leaves):
         apart = any(isinstance(r.of, Place) or r.fold.program.index or r.fold.program.of_part
                     for r in folded)
         widest = max(f.dtype.itemsize for f in folds)  # states of PACK rows stay in registers
-        few = 2 * SHORT if all(f.idempotent for f in folds) else min(
+        few = max(2 * SHORT, LANE_BYTES // widest - 1) if all(f.idempotent for f in folds) else min(
             SHORT - 1, LANE_BYTES // widest)
         most = 0 if apart else SHORT - 1 if cost(values) >= HEAVY else few
         return high if low == high <= most else 0
