@@ -162,8 +162,10 @@ class FoldLoops(Fetches):
         sure = full and item.least >= count and not cut and start == "0"
         if sure and length is None:
             self.least[item.axis] = max(count, self.least.get(item.axis, 0))
-        rolled = full and not any(f.top for f in item.folds)  # places take longer so
-        self.macros |= {"ROLLED"} if rolled else set()
+        # places take longer so, and more lanes than these go one by one
+        rolled = full and count <= LANES and not any(f.top for f in item.folds)
+        halve = "UNROLL" if count <= LANES else "UNROLL_8"
+        self.macros |= ({halve} if full else set()) | ({"ROLLED"} if rolled else set())
         name = item.folds[0].name
         wide = lanes if apart == 1 else f"{lanes} * {apart}"
         if stores:  # gcc gives up comparing the addresses of many operands with theirs
@@ -171,7 +173,8 @@ class FoldLoops(Fetches):
         view: dict[str, Any] = {
                 "kind": "lanes", "lanes": lanes, "full": full, "independent": stores, "tree": tree,
                 "cut": cut,
-                "sure": sure, "rolled": rolled, "around": tuple(  # the same for two turns at once
+                "sure": sure, "rolled": rolled, "halve": halve,
+                "around": tuple(  # the same for two turns at once
                     {"var": self.var(a), "start": first, "stop": last}
                     for a in item.around for first, last in (self.bounds(a),)),
                 "apart": apart, "wide": wide, "drop_lanes": ", ".join(

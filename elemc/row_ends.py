@@ -112,6 +112,7 @@ class RowEnds(Picking):
             whole = suffix in ("f32", "f64") and count * fold.dtype.itemsize % LANE_BYTES == 0
             if whole and isinstance(merge, Op) and merge.op in WITH_NAN:
                 function, lane = f"{merge.op.name}_of_lanes_{suffix}", f"{fold.name}_lane"
+                self.macros.add("ROLLED")
                 self.helpers[function] = None
                 view["merge_lanes"] = ""
                 found.append(f"{lane}[0] = {function}({lane}, {self.lanes_of(count)})")

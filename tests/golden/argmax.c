@@ -12,6 +12,7 @@ typedef __INT64_TYPE__ int64_t;
 typedef uint8_t bool_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define UNROLL _Pragma("GCC unroll 4")
+#define UNROLL_8 _Pragma("GCC unroll 8")
 enum { LANES_32 = 32 };
 
 static inline int64_t minimum_i64(int64_t a, int64_t b)
@@ -50,11 +51,11 @@ int kernel_argmax(int64_t phase, int64_t begin, int64_t end, char *const *p, con
       double max0_best[LANES_32];
       for (int l = 0; l < LANES_32; l++)
         max0_best[l] = max0_lane[l];
-      UNROLL for (int h = LANES_32 / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
+      UNROLL_8 for (int h = LANES_32 / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
         max0_best[l] = maximum_f64(max0_best[l], max0_best[l + h]);
       for (int l = 0; l < LANES_32; l++)
         argmax0_lane[l] = !(max0_best[0] <= max0_lane[l]) & max0_lane[l] == max0_lane[l] ? 9223372036854775807LL : argmax0_lane[l];
-      UNROLL for (int h = LANES_32 / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
+      UNROLL_8 for (int h = LANES_32 / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
         argmax0_lane[l] = minimum_i64(argmax0_lane[l], argmax0_lane[l + h]), max0_lane[l] = maximum_f64(max0_lane[l], max0_lane[l + h]);
       argmax0 = argmax0_lane[0], max0 = max0_lane[0];
     }

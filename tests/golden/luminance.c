@@ -11,8 +11,8 @@
 typedef __UINT8_TYPE__ uint8_t;
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
-#define ROLLED _Pragma("GCC unroll 1") /* until there are vectors */
 #define UNROLL _Pragma("GCC unroll 4")
+#define UNROLL_8 _Pragma("GCC unroll 8")
 enum { LANES_64 = 64, BLOCK = 4096, TREE = 40 };
 
 int kernel_luminance(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
@@ -37,7 +37,7 @@ int kernel_luminance(int64_t phase, int64_t begin, int64_t end, char *const *p, 
           const float sum0_next = sum0_lane[l] + (float)AT(const uint8_t, image_p, i0 * image_s0 + i1 * image_s1) * AT(const float, gain_p, i1 * gain_s1);
           sum0_lane[l] = l < LANES_64 - e1 % LANES_64 ? sum0_lane[l] : sum0_next;
         }
-        UNROLL for (int h = LANES_64 / 2; h > 0; h /= 2) ROLLED for (int l = 0; l < h; l++)
+        UNROLL_8 for (int h = LANES_64 / 2; h > 0; h /= 2) for (int l = 0; l < h; l++)
           sum0_lane[l] = sum0_lane[l] + sum0_lane[l + h];
         sum0 = sum0_lane[0];
       }
