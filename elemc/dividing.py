@@ -49,7 +49,8 @@ def divide_in_blocks(kernel: Kernel) -> None:
                 elif cut:
                     loop.kind = "parallel strip" if loop.kind == "parallel" else "strip"
                     loop.body, loop.independent, loop.lined = cut, False, None
-                    loop.length = "LINE" if loop.lines else "STAGE"
+                    own = any(isinstance(s, Local) for s in cut)
+                    loop.length = "LINE" if loop.lines else "HALF_PIECE" if own else "PIECE"
 
 
 def _bodies(body: list[Statement]) -> Iterator[list[Statement]]:

@@ -141,7 +141,8 @@ class _Emitter(Statements):
         lengths = [s.length for s in statements(phase.body)
                    if isinstance(s, Loop) and s.kind == "parallel strip"]
         least = COLUMNS if "STRIP" in lengths else max(
-            (self.strip_length(n) for n in lengths if n not in ("STAGE", "LINE")), default=1)
+            (self.strip_length(n) for n in lengths
+             if not n.endswith(("STAGE", "LINE", "PIECE"))), default=1)
         return Part(None if axis is None else self.size_place(axis), least, tuple(
             (units, tuple(map(self.size_place, axes))) for units, axes in work))
 

@@ -35,8 +35,10 @@ from .values import Convert, Load, Op, Value, walk
 
 # Bytes of the arrays of a strip, at most: of the states of folds, which stay in the first cache;
 # of a value that goes through stages, as much as a processor looks ahead; of rows abreast; of what
-# is read across slice after slice, and stays in the second cache; of lines that are turned.
-STRIP_BYTES = {"STRIP": 8192, "STAGE": 512, "ABREAST": 128, "SLICED": 512, "TURN": 128}
+# is read across slice after slice, and stays in the second cache; of lines that are turned; of what
+# functions of the library take from memory, and of what is computed for them before.
+STRIP_BYTES = {"STRIP": 8192, "STAGE": 512, "ABREAST": 128, "SLICED": 512, "TURN": 128,
+               "PIECE": 2048, "HALF_PIECE": 1024}
 LEAST_BYTES = 512  # of a strip with many arrays
 WIDE = 4  # times as wide are strips that wait for memory: lines that go on are foreseen
 
@@ -162,8 +164,7 @@ class FoldLoops(Fetches):
         sure = full and item.least >= count and not cut and start == "0"
         if sure and length is None:
             self.least[item.axis] = max(count, self.least.get(item.axis, 0))
-        # places take longer so, and more lanes than these go one by one
-        rolled = full and count <= LANES and not any(f.top for f in item.folds)
+        rolled = full and count <= LANES and not any(f.top for f in item.folds)  # faster so
         halve = "UNROLL" if count <= LANES else "UNROLL_8"
         self.macros |= ({halve} if full else set()) | ({"ROLLED"} if rolled else set())
         name = item.folds[0].name

@@ -91,7 +91,7 @@ def _convert(loop: Loop, operands: Sequence[Operand], taken: set[str]) -> None:
     if before:
         loop.body = [*before, Loop(loop.axis, "lane", body, independent=True), *after]
         loop.kind = "parallel strip" if loop.kind == "parallel" else "strip"
-        loop.independent, loop.length, loop.lined = False, "STAGE", None
+        loop.independent, loop.length, loop.lined = False, "PIECE", None
 
 
 def _halves(loop: Loop, copy: Assign | Write) -> Loop:

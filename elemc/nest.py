@@ -133,8 +133,8 @@ class Loop:
     that go past the caches, a block at a time; of `lined`, which it writes or reads, vectors are to
     be whole lines; `ahead` is the axis around of which the next turn is asked for; `asks` are
     operands whose next row is asked for (`asking`); `length` names how long strips are: STAGE, if
-    they go from one loop to the next, ABREAST, if of rows, SLICED, if slices are within; `jammed`,
-    two turns go at once (`jamming`).
+    they go from one loop to the next, PIECE, to a function, ABREAST, if of rows, SLICED, if slices
+    are within; `jammed`, two turns go at once (`jamming`).
     """
 
     axis: str

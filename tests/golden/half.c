@@ -10,7 +10,7 @@
 typedef __UINT32_TYPE__ uint32_t;
 typedef __INT64_TYPE__ int64_t;
 #define INDEPENDENT _Pragma("GCC ivdep")
-enum { STAGE = 128 };
+enum { PIECE = 512 };
 extern void elemc_floats_of_halves(void *to, const void *from, int64_t n);
 extern void elemc_halves_of_floats(void *to, const void *from, int64_t n);
 
@@ -43,11 +43,11 @@ int kernel_half(int64_t phase, int64_t begin, int64_t end, char *const *p, const
   const char *const x_p = p[0]; const int64_t x_s0 = 2; /* operands, strides in bytes */
   char *const z_p = p[1]; const int64_t z_s0 = 2;
 
-  for (int64_t b0 = begin; b0 < end; b0 += STAGE) {
-    const int w0 = end - b0 < STAGE ? (int)(end - b0) : STAGE;
-    float x_floats[STAGE];
+  for (int64_t b0 = begin; b0 < end; b0 += PIECE) {
+    const int w0 = end - b0 < PIECE ? (int)(end - b0) : PIECE;
+    float x_floats[PIECE];
     elemc_floats_of_halves(x_floats, x_p + b0 * x_s0, w0);
-    float z_floats[STAGE];
+    float z_floats[PIECE];
     INDEPENDENT for (int l = 0; l < w0; l++) {
       const float x_v = x_floats[l];
       z_floats[l] = round_half(x_v * x_v) + 1.0f;
