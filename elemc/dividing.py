@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from .blocks import go_by_blocks, is_map, lies_along
 from .cnames import fresh
 from .cost import DEAR, cost
 from .layout import Operand
@@ -40,17 +41,16 @@ def divide_in_blocks(kernel: Kernel) -> None:
         streamed = {w.operand: s for s in statements(phase.body) if isinstance(s, Loop)
                     for w in s.lines}
         for body in _bodies(phase.body):
-            for loop in [s for s in body if isinstance(s, Loop) and _is_plain(s)]:
+            for loop in [s for s in body if isinstance(s, Loop) and is_map(s)]:
                 elsewhere = {k for k, by in streamed.items() if by is not loop}
                 cut = _Cut(loop, kernel.operands, taken, elsewhere).made()
                 if cut and loop.kind == "lane":
                     at = body.index(loop)
                     body[at:at + 1] = cut
                 elif cut:
-                    loop.kind = "parallel strip" if loop.kind == "parallel" else "strip"
-                    loop.body, loop.independent, loop.lined = cut, False, None
                     own = any(isinstance(s, Local) for s in cut)
-                    loop.length = "LINE" if loop.lines else "HALF_PIECE" if own else "PIECE"
+                    go_by_blocks(loop, cut, "LINE" if loop.lines else
+                                 "HALF_PIECE" if own else "PIECE")
 
 
 def _bodies(body: list[Statement]) -> Iterator[list[Statement]]:
@@ -60,13 +60,6 @@ def _bodies(body: list[Statement]) -> Iterator[list[Statement]]:
         if isinstance(item, Loop) and item.kind != "parts" and (
                 not item.kind.endswith("strip") or item.length == "STAGE"):
             yield from _bodies(item.body)
-
-
-def _is_plain(loop: Loop) -> bool:
-    return loop.independent and loop.kind in ("serial", "parallel", "lane") and not (
-        loop.reverse or loop.ahead) and all(
-        isinstance(s, Let) or isinstance(s, Assign) and isinstance(s.target, Element)
-        or isinstance(s, Write) and s.mask is None and s.mode == "write" for s in loop.body)
 
 
 class _Cut:
@@ -116,15 +109,8 @@ class _Cut:
         """Whether a value lies in memory as a block does."""
         if isinstance(value, Element):
             return value.at == self.axis or not value.at and value.dims[-1:] == (self.axis,)
-        return isinstance(value, Load) and value.guard is None and self.along(value, value.dtype)
-
-    def along(self, place: Load | Write, dtype: np.dtype) -> bool:
-        """Whether an operand of this dtype lies in memory as a block does."""
-        of = self.operands[place.operand]
-        return of.dtype == dtype and of.storage == "native" and of.layout.unit and all(
-            at.axes.isdisjoint({self.axis})
-            or (dim,) == of.layout.perm[-1:] and at.shifted == self.axis
-            for dim, at in enumerate(place.access))
+        return isinstance(value, Load) and value.guard is None and lies_along(
+            value, self.axis, value.dtype, self.operands)
 
     def block(self, value: Value, kind: str) -> Element:
         """An array for the values of a block."""
@@ -163,7 +149,8 @@ class _Cut:
         """Whether an output, or an array, takes a block as it is."""
         if isinstance(item, Assign):
             return self.lies(item.target) and item.target.dtype == dtype
-        return item.operand not in self.streamed and self.along(item, dtype)
+        return item.operand not in self.streamed and lies_along(
+            item, self.axis, dtype, self.operands)
 
 
 def _needed(body: Sequence[Statement]) -> list[Statement]:

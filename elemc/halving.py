@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from .blocks import go_by_blocks, is_map, lies_along
 from .cnames import fresh
 from .layout import Operand
 from .nest import (
@@ -18,10 +19,8 @@ from .nest import (
     Blocks,
     Element,
     Kernel,
-    Let,
     Local,
     Loop,
-    Phase,
     Statement,
     Write,
     names_made,
@@ -29,7 +28,7 @@ from .nest import (
     values_of,
 )
 from .repeating import with_copies
-from .values import LINED, Access, Load, Op, Specialized, Value, walk
+from .values import LINED, Load, Op, Specialized, Value, walk
 
 HALF = np.dtype(np.float16)
 
@@ -42,17 +41,10 @@ def convert_in_blocks(kernel: Kernel, spec: Specialized) -> None:
                      item.jammed or isinstance(item, Loop) and item.lines)
                  for s in statements(item.body)]  # to two turns, or to a block that is streamed
         for loop in every:
-            if isinstance(loop, Loop) and loop not in bound and _is_plain(loop, phase, spec):
-                _convert(loop, kernel.operands, taken)
-
-
-def _is_plain(loop: Loop, phase: Phase, spec: Specialized) -> bool:
-    """Whether a loop is the innermost one of a map, and long."""
-    long = phase.axis == loop.axis or spec.between(loop.axis)[0] >= LINED
-    return long and loop.kind in ("serial", "parallel") and loop.independent and not (
-        loop.reverse or loop.lines or loop.ahead or loop.asks) and all(
-        isinstance(s, Let) or isinstance(s, Write) and s.mask is None and s.mode == "write"
-        for s in loop.body)
+            if isinstance(loop, Loop) and loop not in bound and is_map(loop):
+                long = phase.axis == loop.axis or spec.between(loop.axis)[0] >= LINED
+                if long and loop.kind != "lane" and not (loop.lines or loop.asks):
+                    _convert(loop, kernel.operands, taken)
 
 
 def _convert(loop: Loop, operands: Sequence[Operand], taken: set[str]) -> None:
@@ -61,17 +53,12 @@ def _convert(loop: Loop, operands: Sequence[Operand], taken: set[str]) -> None:
         name = fresh(f"{operands[operand].name}_floats", taken)
         return Element(frozenset({loop.axis}), HALF, name, at=loop.axis)
 
-    def along(operand: int, access: Access) -> bool:
-        of, last = operands[operand], operands[operand].layout.perm[-1:]
-        return of.dtype == HALF and of.storage == "native" and of.layout.unit and all(
-            at.axes.isdisjoint({loop.axis}) or (dim,) == last and at.shifted == loop.axis
-            for dim, at in enumerate(access))
-
     values = walk(v for s in loop.body for v in values_of(s))
     read: dict[Value, Element] = {
         v: block(v.operand) for v in values if isinstance(v, Load) and v.guard is None
-        and loop.axis in v.axes and along(v.operand, v.access)}
-    writes = [s for s in loop.body if isinstance(s, Write) and along(s.operand, s.access)]
+        and loop.axis in v.axes and lies_along(v, loop.axis, HALF, operands)}
+    writes = [s for s in loop.body if isinstance(s, Write) and lies_along(
+        s, loop.axis, HALF, operands)]
     if not any(isinstance(v, Op) for v in values) and not writes:
         return  # what is only converted is stored at once
     before: list[Statement] = []
@@ -89,9 +76,8 @@ def _convert(loop: Loop, operands: Sequence[Operand], taken: set[str]) -> None:
         else:
             body.append(statement)
     if before:
-        loop.body = [*before, Loop(loop.axis, "lane", body, independent=True), *after]
-        loop.kind = "parallel strip" if loop.kind == "parallel" else "strip"
-        loop.independent, loop.length, loop.lined = False, "PIECE", None
+        inner = Loop(loop.axis, "lane", body, independent=True)
+        go_by_blocks(loop, [*before, inner, *after], "PIECE")
 
 
 def _halves(loop: Loop, copy: Assign | Write) -> Loop:

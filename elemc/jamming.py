@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from .blocks import divided
 from .cost import HEAVY, JAMMED, cost, jams
 from .dtypes import ctype
 from .nest import (
@@ -89,12 +90,6 @@ def _rows_apart(item: Loop | Blocks) -> bool:
         return False
 
     return plain and all(map(apart, inside))
-
-
-def divided(strip: Loop) -> bool:
-    """Whether this is a loop over a row that is divided block by block; see `dividing`."""
-    return strip.kind == "strip" and not strip.asks and any(
-        isinstance(s, Loop) and s.kind == "quotients" for s in strip.body)
 
 
 def other_turn(body: Sequence[Statement], taken: set[str]) -> tuple[list[Statement], str]:
