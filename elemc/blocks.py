@@ -5,7 +5,7 @@ What such a function needs, or leaves, lies in an operand or in an array of the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -14,8 +14,19 @@ from .nest import Assign, Element, Let, Loop, Statement, Write
 from .values import Load
 
 
-def is_map(loop: Loop) -> bool:
-    """Whether a loop over whole rows, or a block of them, computes each element for itself."""
+def maps(body: list[Statement]) -> Iterator[tuple[list[Statement], Loop]]:
+    """Loops that compute each element for itself, and where they stand.
+
+    They go over whole rows, or over blocks that go through stages; other strips are too long.
+    """
+    yield from ((body, s) for s in [*body] if isinstance(s, Loop) and _is_map(s))
+    for item in [*body]:
+        if isinstance(item, Loop) and item.kind != "parts" and (
+                not item.kind.endswith("strip") or item.length == "STAGE"):
+            yield from maps(item.body)
+
+
+def _is_map(loop: Loop) -> bool:
     return loop.independent and loop.kind in ("serial", "parallel", "lane") and not (
         loop.reverse or loop.ahead) and all(
         isinstance(s, Let) or isinstance(s, Assign) and isinstance(s.target, Element)
@@ -31,10 +42,17 @@ def lies_along(place: Load | Write, axis: str, dtype: np.dtype, operands: Sequen
         for dim, at in enumerate(place.access))
 
 
-def go_by_blocks(loop: Loop, body: list[Statement], length: str) -> None:
-    """Make a loop one over blocks, of this length, of which `body` does one."""
-    loop.kind = "parallel strip" if loop.kind == "parallel" else "strip"
-    loop.body, loop.length, loop.independent, loop.lined = body, length, False, None
+def go_by_blocks(loop: Loop, where: list[Statement], block: list[Statement], length: str) -> None:
+    """Put what does one block in place of a loop over it, or of the body of one over all of them.
+
+    These are of this length then.
+    """
+    if loop.kind == "lane":
+        at = where.index(loop)
+        where[at:at + 1] = block
+    else:
+        loop.kind = "parallel strip" if loop.kind == "parallel" else "strip"
+        loop.body, loop.length, loop.independent, loop.lined = block, length, False, None
 
 
 def divided(strip: Loop) -> bool:

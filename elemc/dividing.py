@@ -6,12 +6,12 @@ and the rest of the loop takes the quotients from there; if that only stores the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from .blocks import go_by_blocks, is_map, lies_along
+from .blocks import go_by_blocks, lies_along, maps
 from .cnames import fresh
 from .cost import DEAR, cost
 from .layout import Operand
@@ -40,26 +40,12 @@ def divide_in_blocks(kernel: Kernel) -> None:
         taken = names_made(phase.body)
         streamed = {w.operand: s for s in statements(phase.body) if isinstance(s, Loop)
                     for w in s.lines}
-        for body in _bodies(phase.body):
-            for loop in [s for s in body if isinstance(s, Loop) and is_map(s)]:
-                elsewhere = {k for k, by in streamed.items() if by is not loop}
-                cut = _Cut(loop, kernel.operands, taken, elsewhere).made()
-                if cut and loop.kind == "lane":
-                    at = body.index(loop)
-                    body[at:at + 1] = cut
-                elif cut:
-                    own = any(isinstance(s, Local) for s in cut)
-                    go_by_blocks(loop, cut, "LINE" if loop.lines else
-                                 "HALF_PIECE" if own else "PIECE")
-
-
-def _bodies(body: list[Statement]) -> Iterator[list[Statement]]:
-    """Where loops over whole rows stand, or over blocks of STAGE; other strips are too long."""
-    yield body
-    for item in [*body]:
-        if isinstance(item, Loop) and item.kind != "parts" and (
-                not item.kind.endswith("strip") or item.length == "STAGE"):
-            yield from _bodies(item.body)
+        for body, loop in maps(phase.body):
+            elsewhere = {k for k, by in streamed.items() if by is not loop}
+            if cut := _Cut(loop, kernel.operands, taken, elsewhere).made():
+                own = any(isinstance(s, Local) for s in cut)
+                go_by_blocks(loop, body, cut, "LINE" if loop.lines else
+                             "HALF_PIECE" if own else "PIECE")
 
 
 class _Cut:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .blocks import go_by_blocks, is_map, lies_along
+from .blocks import go_by_blocks, lies_along, maps
 from .cnames import fresh
 from .layout import Operand
 from .nest import (
@@ -36,19 +36,20 @@ HALF = np.dtype(np.float16)
 def convert_in_blocks(kernel: Kernel, spec: Specialized) -> None:
     """Let loops along lines of float16 go in strips between their conversions."""
     for phase in kernel.phases:
-        taken, every = names_made(phase.body), [*statements(phase.body)]
-        bound = [s for item in every if isinstance(item, (Loop, Blocks)) and (
+        taken = names_made(phase.body)
+        bound = [s for item in statements(phase.body) if isinstance(item, (Loop, Blocks)) and (
                      item.jammed or isinstance(item, Loop) and item.lines)
                  for s in statements(item.body)]  # to two turns, or to a block that is streamed
-        for loop in every:
-            if isinstance(loop, Loop) and loop not in bound and is_map(loop):
-                long = phase.axis == loop.axis or spec.between(loop.axis)[0] >= LINED
-                if long and loop.kind != "lane" and not (loop.lines or loop.asks):
-                    _convert(loop, kernel.operands, taken)
+        for body, loop in maps(phase.body):
+            long = loop.kind == "lane" or phase.axis == loop.axis or (
+                spec.between(loop.axis)[0] >= LINED)
+            if long and loop not in bound and not (loop.lines or loop.asks):
+                _convert(loop, body, kernel.operands, taken)
 
 
-def _convert(loop: Loop, operands: Sequence[Operand], taken: set[str]) -> None:
-    """Make a strip of a loop, if it reads or writes lines of float16."""
+def _convert(loop: Loop, where: list[Statement], operands: Sequence[Operand], taken: set[str]
+             ) -> None:
+    """Let a loop go by blocks, if it reads or writes lines of float16."""
     def block(operand: int) -> Element:
         name = fresh(f"{operands[operand].name}_floats", taken)
         return Element(frozenset({loop.axis}), HALF, name, at=loop.axis)
@@ -77,7 +78,7 @@ def _convert(loop: Loop, operands: Sequence[Operand], taken: set[str]) -> None:
             body.append(statement)
     if before:
         inner = Loop(loop.axis, "lane", body, independent=True)
-        go_by_blocks(loop, [*before, inner, *after], "PIECE")
+        go_by_blocks(loop, where, [*before, inner, *after], "PIECE")
 
 
 def _halves(loop: Loop, copy: Assign | Write) -> Loop:
