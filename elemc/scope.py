@@ -103,19 +103,28 @@ class Scope:
                 made[value], size[value] = known, 0
                 continue
             assert not isinstance(value, Fold), f"fold {value.program.name} is used before its loop"
+            fault = isinstance(value, Op) and value.op.fault(_dtypes(value))
+            if fault or isinstance(value, Op) and value.op is SELECT:
+                name = self._simple if fault else self._called  # on one side that is no vector code
+                for arg in value.args:
+                    made[arg] = name(made[arg])
+                    size[arg] *= not isinstance(made[arg], Named)
             new = over_new(value, made)
             size[value] = 1 + sum(size[a] for a in value.args)
-            if isinstance(value, Op) and value.op is SELECT:  # a call on one side is no vector code
-                new = over_new(value, {a: self._called(made[a]) for a in value.args})
-            if isinstance(value, Op) and value.op.fault(_dtypes(value)):
-                new = over_new(value, {a: self._simple(made[a]) for a in value.args})
+            if fault:
                 self.body.append(Check(new))
             if isinstance(value, Load):
                 if uses[value] and (uses[value] > 1 or name_all or value in chosen):
                     new = self.let(value, self.name(self.load_name(value)))
-            elif not _trivial(value) and (
-                    uses[value] > 1 or size[value] > LONGEST or (name_all and value in wanted)):
+            elif not _trivial(value) and (uses[value] > 1 or name_all and value in wanted):
                 new = self.let(new)
+            elif size[value] > LONGEST and value not in wanted:
+                new = self.let(new)
+            while size[value] > LONGEST and not isinstance(new, Named):  # named where it goes
+                longest = max(value.args, key=size.__getitem__)
+                self.known[longest] = made[longest] = self.let(made[longest])
+                size[value], size[longest] = size[value] - size[longest], 0
+                new = over_new(value, made)
             if isinstance(new, Named):
                 self.known[value], size[value] = new, 0
             made[value] = new

@@ -28,13 +28,13 @@ static inline float float_of_bits(uint32_t bits)
   return x;
 }
 
-/* a float rounded to float16: the sum with a power of two has as many bits as are left of it */
+/* a float rounded to float16: the sum with 3 * 2**12 times its power of two, or the least that is not subnormal, has as
+   many bits as are left of it; what is beyond the largest is infinite 2**112 times as large */
 static inline float round_half(float x)
 {
-  const uint32_t bias = (bits_f32(x) << 1) & 0xFF000000, most = bias > 0x8F000000 ? 0x8F000000 : bias;
-  const float power = float_of_bits((most < 0x71000000 ? 0x71000000 : most) / 2 + 0x07800000);
-  const float rounded = power + __builtin_fabsf(x) * 0x1p+112f * 0x1p-110f - power; /* of 4 |x| */
-  return __builtin_copysignf(rounded * 0x1p+110f * 0x1p-112f, x);
+  const uint32_t size = bits_f32(x) & 0x7F800000, least = size > 0x38800000 ? size : 0x38800000;
+  const float power = float_of_bits((least < 0x47000000 ? least : 0x47000000) + 0x06C00000);
+  return __builtin_copysignf((x + power - power) * 0x1p+112f * 0x1p-112f, x);
 }
 
 int kernel_half(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
