@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 from .cost import HELD, calls, cost
 from .nest import LaneLoop, Loop, Statement, statements, values_of
-from .sharing import rows_of, runs_along
+from .refold import runs_along
+from .sharing import rows_of
 from .values import ASKED, LINED, Load, Specialized, Value, walk
 
 HELD_BYTES = 8192  # of a row, at most, of which the first cache holds this and the next one

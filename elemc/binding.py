@@ -30,22 +30,19 @@ def signature_of(closed: Closed, sizes: Sequence[int], ins: Sequence[np.ndarray]
               for o, r in zip(outs, reqs, strict=True)),
         tuple(reqs), None if mask is None else runtime.given(mask),
         () if mask is None else tuple(n == 1 for n in mask.shape))
+    spec = closed.specialized(signature)
+    large = sum(known(o).itemsize * math.prod(sizes[e] for e in closed.extents.of[o])
+                for o in closed.graph.outputs) >= runtime.large_bytes()
     most = max((a.nbytes for a in ins), default=0)
     if most >= FEW:
-        spec = closed.specialized(signature)
         far = most >= runtime.large_bytes() and folds(spec)
         third = not far and folds(spec) and sum(a.nbytes for a in ins) > runtime.second_bytes()
-        rows = bounds_of_rows(replace(spec, far=far, third=third), sizes)
+        rows = bounds_of_rows(replace(spec, far=far, third=third, large=large), sizes)
         signature = replace(signature, far=far, third=third,
                             bounds=frozenset((e, *b) for e, b in rows.items()))
-    spec = closed.specialized(signature)
-    signature = replace(signature, crossed=runtime.crosses(crossing(spec), ins, sizes))
-    outputs = sum(known(o).itemsize * math.prod(sizes[e] for e in closed.extents.of[o])
-                  for o in closed.graph.outputs)
-    if outputs >= runtime.large_bytes() and runtime.outgrows_caches(
-            line_extents(spec), sizes):
-        return replace(signature, large=True)
-    return signature
+        spec = closed.specialized(signature)
+    return replace(signature, large=large and runtime.outgrows_caches(line_extents(spec), sizes),
+                   crossed=runtime.crosses(crossing(spec), ins, sizes))
 
 
 def run(function: Any, closed: Closed, arrays: Sequence[np.ndarray], sizes: Sequence[int],

@@ -11,7 +11,7 @@ from . import quotients
 from .cost import DEAR, FORESEEN, HELD, JAMMED, calls, jams
 from .layout import STEPS
 from .places import COUNTS, PLACED
-from .refold import loads_of, memory_order, order_in_memory
+from .refold import loads_of, memory_order, order_in_memory, read_again
 from .repeating import MANY_ROWS, most_repeated
 from .values import (
     AGAIN,
@@ -21,6 +21,7 @@ from .values import (
     DEEP,
     FAR_NARROW,
     FEW,
+    FILLED,
     LINED,
     LONGEST,
     NARROW,
@@ -149,6 +150,10 @@ class _Marks:
             marks += [LINED - 1, most_repeated(self.spec.operands)]
         elif not self.folded:
             marks.append(LINED - 1)
+        if self.spec.large and axis in self.written:
+            loads = (v for v in self.values if isinstance(v, Load))
+            again = read_again(loads, axis, self.spec.operands)
+            marks += [FILLED // sum(v.dtype.itemsize for v in again)] if again else []
         if far and self.folded and not along:
             marks += [FORESEEN // size, NARROW]
         if any(f.program.exact and f.dtype.kind == "f" for f in along):

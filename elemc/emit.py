@@ -32,7 +32,7 @@ from .nest import (
 from .records import dataclass
 from .statements import Statements
 from .templating import environment
-from .values import BLOCK, LINED, VECTOR, Load, walk
+from .values import BLOCK, FILLED, LINED, VECTOR, Load, walk
 from .work import work_of
 
 COLUMNS = 512  # the least that a thread folds, of many: shorter pieces of rows are read slowly
@@ -126,8 +126,7 @@ class _Emitter(Statements):
             extents=[(name, self.length(what) or f"n[{k}]")
                      for k, (what, name) in enumerate(self.sizes.items())],
             facts=[f"{self.extent(a)} < {n}" for a, n in self.least.items()],
-            buffers=memory, checks=self.checks, words_of=words_of,
-            **self.prologue(words_of(repr((phases, views, memory)))))
+            buffers=memory, checks=self.checks, words_of=words_of, prologue=self.prologue)
         return Source(text, entry, bindings, tuple(sorted({LIBRARIES[e] for e in self.externs})))
 
     def size_place(self, axis: str) -> int:
@@ -155,18 +154,20 @@ class _Emitter(Statements):
         env = environment()
         texts += [env.get_template("tree.c.j2").render(helper=h, **t)
                   for h, t in self.trees.items()]
-        macros = [MACROS[m] for m in MACROS if m in self.macros]
-        constants = {**{name: self.strip_length(name) for name in STRIP_BYTES},
+        words = words | words_of(*texts) | {"int64_t"}
+        for name in reversed(MACROS):  # later ones are made of earlier ones, as types are
+            words |= words_of(MACROS[name]) if name in words else set()
+        macros = [text for name, text in MACROS.items() if name in words]
+        constants = {**dict(sorted(self.lanes.items())),
+                     **{name: self.strip_length(name) for name in STRIP_BYTES},
                      "RUN": self.run_length, "BLOCK": BLOCK, "ROWS": ROWS, "PACK": PACK,
-                     "TREE": TREE, "TILE": self.tile, "PAD": self.pad, "LINE": self.line_length}
-        used = [f"{k} = {v}" for k, v in sorted(self.lanes.items())]
-        used += [f"{k} = {v}" for k, v in constants.items() if k in self.macros]
-        used += [f"AHEAD = {AHEAD}"] if "AHEAD" in self.macros else []
-        if used:
+                     "TREE": TREE, "TILE": self.tile, "PAD": self.pad, "LINE": self.line_length,
+                     "AHEAD": AHEAD}
+        if used := [f"{name} = {n}" for name, n in constants.items() if name in words]:
             macros.append(f"enum {{ {', '.join(used)} }};")
         externs = [ops.extern_declaration(e) for e in sorted(self.externs)]
-        words = words | words_of(*texts, *externs) | {"int64_t"}
-        for name in reversed(TYPES):  # later types are made of earlier ones
+        words |= words_of(*externs)
+        for name in reversed(TYPES):
             words |= words_of(TYPES[name]) if name in words else set()
         types = [text for name, text in TYPES.items() if name in words]
         return {"types": types, "macros": macros, "externs": externs, "helpers": texts}
@@ -268,14 +269,18 @@ MACROS = {
   (8 * ((all) / 64 < {REPEATED // 8} / (n) ? (all) / 64 + 1 : {REPEATED // 8} / (n)))''',
     "WHOLE_LINES": "#define WHOLE_LINES(to, size, n) ((n) - ((int64_t)(to) & 63) / (size) % (n)) "
                    "/* n elements, or until a line ends */",
-    "STREAM": """\
+    "NEXT_LINE": "#define NEXT_LINE(to, size) ((-(int64_t)(to) & 63) / (size)) "
+                 "/* elements until a line begins */",
+    "ROWS_IN_TURN": "#define ROWS_IN_TURN (PAGES == 8 ? 1 : 8) "
+               "/* where one stream leaves the memory idle, several do more so */",
+    "elemc_rest": """\
 typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the latest line */
 extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), """
               "elemc_end_stream(elemc_rest *rest);",
     "FETCH": "#define FETCH(from) __builtin_prefetch(from)",
     "FETCH_OUT": "#define FETCH_OUT(to) __builtin_prefetch(to, 1) /* to write it */",
     "FETCH_ROW": "#define FETCH_ROW(from) __builtin_prefetch(from, 0, 2) /* to the second cache */",
-    "FILLS": "#define FILLS(bytes) ((bytes) > 16384) /* the first cache, with what passes */",
+    "FILLS": f"#define FILLS(bytes) ((bytes) > {FILLED}) /* the first cache, with what passes */",
     "IN_TURNS": """\
 #define IN_TURNS(from) ((from) + 32768 - ((int64_t)(from) & 32767) /* 32 KiB on, of 8 pages */ \\
   + (((int64_t)(from) >> 6 & 7) << 12) + (((int64_t)(from) >> 9 & 63) << 6))""",

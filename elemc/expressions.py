@@ -84,7 +84,6 @@ class Expressions:
         self.helpers: dict[str, None] = {}
         self.externs: dict[str, None] = {}
         self.types: set[str] = set()
-        self.macros: set[str] = set()
         self.mentioned: set[str] = set()
         self.running: set[str] = set()  # folds whose states are in registers for several rows
         self.width = 0  # of narrow rows
@@ -169,11 +168,10 @@ class Expressions:
         """The distance in bytes along a loop axis."""
         return use.strides.setdefault(axis, f"{use.base}_s{self.digit[axis]}")
 
-    def lanes_of(self, count: int, used: bool = True) -> str:
+    def lanes_of(self, count: int) -> str:
         """How many lanes there are, in C."""
         name = "LANES" if count == LANES else f"LANES_{count}"
-        if used:
-            self.lanes[name] = count
+        self.lanes[name] = count
         return name
 
     def address(self, use: Use, axis: str, index: str, distance: str = "") -> str:
@@ -205,7 +203,6 @@ class Expressions:
 
     def element(self, use: Use, operand: Operand) -> str:
         """The lvalue of an element in native byte order."""
-        self.macros.add("AT")
         kind = "const " if not use.written else ""
         storage = ctype(operand.dtype).storage
         if operand.storage != "native":
@@ -315,7 +312,6 @@ class Expressions:
         gcc makes vectors of it where it makes branches of a comparison, or none; of less width,
         and of what only folds or chooses, comparisons make shorter ones.
         """
-        self.macros.add("TRUTH")
         return f"TRUTH({self.as_stored(value)})"
 
     def as_stored(self, value: Load) -> str:

@@ -20,8 +20,9 @@ from .nest import (
     statements,
     values_of,
 )
+from .refold import read_again, runs_along
 from .row_ends import RowEnds
-from .sharing import rows_of, runs_along
+from .sharing import rows_of
 from .values import Load, Op, walk
 
 AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where rows lie apart
@@ -42,10 +43,8 @@ class Fetches(RowEnds):
     def fetches(self, item: LaneLoop | Loop, first: str, most: int = 1, around: str = ""
                 ) -> list[tuple[str, str, int]]:
         """What has to be asked for, from index `first` on: macro, address, bytes per element."""
-        found = [(fetch, self.address(use, item.axis, first, distance), size)
-                 for fetch, use, distance, size in self.wanted(item, most, around)]
-        self.macros |= {"FETCH_LINE"} if found else set()
-        return found
+        return [(fetch, self.address(use, item.axis, first, distance), size)
+                for fetch, use, distance, size in self.wanted(item, most, around)]
 
     def fetch_rows(self, item: Blocks, lane: Statement, first: str) -> list[tuple[str, str, int]]:
         """What rows that are folded side by side ask for, from `first` on, if they come late."""
@@ -69,16 +68,12 @@ class Fetches(RowEnds):
         steps = {v: self.kernel.operands[v.operand].layout.step for v in along if runs_along(
             v.access, self.kernel.operands[v.operand].layout.perm, item.axis)}
         apart = [v for v, step in steps.items() if abs(step) > 1 and len(along) > 1]
-        again = [v for v, step in steps.items() if step > 0 and
-                 any(len(v.axes) < len(w.axes) for w in along)]
+        again = read_again(along, item.axis, self.kernel.operands)
 
         def asks(fetch: str, loads: Sequence[Load]) -> list[tuple[str, str, int]]:
-            self.macros |= {fetch, "FETCH_LINE"} if loads else set()
             return [(fetch, self.address(self.use(v.operand, v.access), item.axis, first),
                      steps[v] * v.dtype.itemsize) for v in loads]
 
-        again = again if len(again) > 1 else []
-        self.macros |= {"FILLS"} if again else set()
         fetch = self.fetches(item, first)
         if not fetch and len(apart) == 1 and steps[apart[0]] > 0:
             fetch = asks("FETCH_APART", apart)
@@ -122,21 +117,20 @@ class Fetches(RowEnds):
             size, written = layout.step * operand.dtype.itemsize, isinstance(want, Write)
             use = self.use(want.operand, want.access, written=written)
             fetch = "FETCH_AHEAD" if want in late else "FETCH_PAGES"
-            needs, distance = "IN_TURNS", ""
+            distance = ""
             if rows:
                 distance = use.strides.setdefault(rows, f"{use.base}_s{self.digit[rows]}")
             if around:
-                fetch = needs = "FETCH_OUT" if written else "FETCH"
+                fetch = "FETCH_OUT" if written else "FETCH"
             elif near:
-                fetch = needs = "FETCH"
+                fetch = "FETCH"
                 distance = str(SOON) if goes_on else f"2 * {distance}" if self.paired else distance
             elif rows:  # after a row comes something else, or nothing
                 fetch = "FETCH_ROW" if next_row else "FETCH"
                 row = f"{self.extent(item.axis)} * {size}"  # to a next one, or in a long one
                 use.ahead = (f"{row} < {WHOLE[fetch]} ? (1 + AHEAD / ({row} + 1)) * {distance} "
                              ": AHEAD")
-                needs, distance = "AHEAD", f"{'2 * ' if self.paired else ''}{use.base}_ahead"
-            self.macros |= {fetch, needs}
+                distance = f"{'2 * ' if self.paired else ''}{use.base}_ahead"
             found.append((fetch, use, distance, size))
         return found
 

@@ -102,9 +102,6 @@ class FoldLoops(Fetches):
             view["merge_part"] = self.merge(fold, fold.name + at, fold.part + at)
         if fold.tree and isinstance(item, Blocks) and item.strip:
             self.trees[helper] = tree
-            self.macros |= {"INDEPENDENT", "LEVELS"}
-        elif fold.tree:
-            self.macros.add("TREE")
         return view
 
     def tree_name(self, name: str, tree: dict[str, str]) -> str:
@@ -158,19 +155,15 @@ class FoldLoops(Fetches):
             count, apart = least, further
         if full:
             self.laned.add(item.axis)
-            self.macros |= {"UNROLL"} | ({"BLOCK"} if cut else set())
-        lanes = self.lanes_of(count, full)
+        lanes = self.lanes_of(count)
         start, stop = self.bounds(item.axis)
         sure = full and item.least >= count and not cut and start == "0"
         if sure and length is None:
             self.least[item.axis] = max(count, self.least.get(item.axis, 0))
         rolled = full and count <= LANES and not any(f.top for f in item.folds)  # faster so
         halve = "UNROLL" if count <= LANES else "UNROLL_8"
-        self.macros |= ({halve} if full else set()) | ({"ROLLED"} if rolled else set())
         name = item.folds[0].name
         wide = lanes if apart == 1 else f"{lanes} * {apart}"
-        if stores:  # gcc gives up comparing the addresses of many operands with theirs
-            self.macros.add("INDEPENDENT")
         view: dict[str, Any] = {
                 "kind": "lanes", "lanes": lanes, "full": full, "independent": stores, "tree": tree,
                 "cut": cut,
@@ -228,8 +221,6 @@ class FoldLoops(Fetches):
         whole = start == "0"
         span = stop if whole else f"{stop} - {start}"
         block = "PACK * ROWS" if item.packed else "ROWS"
-        if tree and not each:
-            self.macros.add("ROWS")
         fetched = set(self.fetched)
         view: dict[str, Any] = {
                 "kind": "blocks", "var": f"i{k}", "start": start, "stop": stop, "tree": tree,
@@ -245,8 +236,7 @@ class FoldLoops(Fetches):
                 "pair": [], "left_start": "", "run": self.run(item),
                 "packed": self.packed(item) if item.packed else None}
         self.wide = 1
-        self.macros |= {"UNROLL"} if item.packed else set()
-        view |= self.pair(item, view, fetched) if item.jammed else {}
+        view |= self.pair(item, view, fetched) if item.at_once > 1 else {}
         return view | self.joined(folds, "" if item.strip is None else "[l]")
 
     def pair(self, item: Loop | Blocks, view: dict[str, Any], fetched: set[int]) -> dict[str, Any]:
@@ -278,7 +268,6 @@ class FoldLoops(Fetches):
         if apart or parts or len(item.body) > 1 or _cost(item.body) >= HEAVY:
             return None
         unroll = "UNROLL" if self.run_length == RUN else "UNROLL_8"
-        self.macros |= {"RUN", unroll}
         self.running = {f.name for f in item.folds}
         [loop], [lane] = self.body(item.body), item.body
         both = [] if loop["full"] else self.two_rows(item, lane)
@@ -312,7 +301,6 @@ class FoldLoops(Fetches):
     def packed(self, item: Blocks) -> dict[str, Any]:
         """Several rows of a narrow strip side by side."""
         assert item.strip is not None
-        self.macros |= {"PACK", "INDEPENDENT"}
         self.packs.add(item.axis)
         index, base = self.var(item.strip), f"b{self.digit[item.strip]}"
 

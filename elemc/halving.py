@@ -38,7 +38,7 @@ def convert_in_blocks(kernel: Kernel, spec: Specialized) -> None:
     for phase in kernel.phases:
         taken = names_made(phase.body)
         bound = [s for item in statements(phase.body) if isinstance(item, (Loop, Blocks)) and (
-                     item.jammed or isinstance(item, Loop) and item.lines)
+                     item.at_once > 1 or isinstance(item, Loop) and item.lines)
                  for s in statements(item.body)]  # to two turns, or to a block that is streamed
         for body, loop in maps(phase.body):
             long = loop.kind == "lane" or phase.axis == loop.axis or (

@@ -31,9 +31,11 @@ from .nest import (
     values_of,
 )
 from .ops import OPS
-from .values import ASKED, At, Fold, Op, Specialized, Value, over_new, roots_of, walk
+from .refold import read_again
+from .values import ASKED, FILLED, At, Fold, Load, Op, Specialized, Value, over_new, roots_of, walk
 
 WITH_NAN = (OPS["maximum"], OPS["minimum"])  # the result is NaN if any operand is
+ROWS_IN_TURN = 8
 PREFIX = "other_"  # of the names of the second turn
 
 
@@ -42,7 +44,21 @@ def jam(kernel: Kernel, spec: Specialized) -> None:
     for phase in kernel.phases:
         for item in statements(phase.body):
             if isinstance(item, (Loop, Blocks)) and _rows_apart(item) and _pays(item, spec):
-                item.jammed = True
+                item.at_once = 2
+            elif isinstance(item, Loop) and _shares_much(item, spec):
+                item.at_once = ROWS_IN_TURN
+
+
+def _shares_much(item: Loop, spec: Specialized) -> bool:
+    """Whether this is a loop over rows that go past the caches, and share more than FILLED."""
+    match item:
+        case Loop(kind="serial" | "parallel", reverse=False, body=[Loop(kind="serial") as row]):
+            loads = [v for v in walk(v for s in row.body for v in values_of(s))
+                     if isinstance(v, Load)]
+            again = read_again(loads, row.axis, spec.operands)
+            size = sum(v.dtype.itemsize for v in again)
+            return bool(row.lines) and spec.between(row.axis)[0] * size > FILLED
+    return False
 
 
 def _pays(item: Loop | Blocks, spec: Specialized) -> bool:

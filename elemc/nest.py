@@ -134,7 +134,7 @@ class Loop:
     be whole lines; `ahead` is the axis around of which the next turn is asked for; `asks` are
     operands whose next row is asked for (`asking`); `length` names how long strips are: STAGE, if
     they go from one loop to the next, PIECE, to a function, ABREAST, if of rows, SLICED, if slices
-    are within; `jammed`, two turns go at once (`jamming`).
+    are within; `at_once` is how many turns go, two beside each other or more in turn (`jamming`).
     """
 
     axis: str
@@ -147,7 +147,7 @@ class Loop:
     ahead: str = ""
     length: str = "STRIP"
     asks: frozenset[int] = frozenset()
-    jammed: bool = False
+    at_once: int = 1
 
 
 @dataclass
@@ -248,7 +248,7 @@ class Blocks:
     what they read, side by side, but `once` of what is the same for all rows, or their index, and
     `packed` adds these, an element each, to as many states, called `name_rows`; `back` stores what
     is kept of them.  The body is for what is left.  A block has as many of these rows as of others.
-    `jammed` is as in `Loop`.  Where rows come `late` from memory, the next ones are asked for.
+    `at_once` is as in `Loop`.  Where rows come `late` from memory, the next ones are asked for.
     `run` is how many rows are added to a strip of states at a time.
     """
 
@@ -262,7 +262,7 @@ class Blocks:
     copies: list[Statement] = field(default_factory=list)
     packed: list[Statement] = field(default_factory=list)
     back: list[Statement] = field(default_factory=list)
-    jammed: bool = False
+    at_once: int = 1
     run: int = 1
 
 

@@ -105,7 +105,7 @@ class _Printer:
                 free = ", independent" if statement.independent else ""
                 kind = "" if statement.kind == "serial" else f" ({statement.kind}{free})"
                 kind += ", from its end" if statement.reverse else ""
-                kind += ", by twos" if statement.jammed else ""
+                kind += f", {statement.at_once} at once" if statement.at_once > 1 else ""
                 return [f"{indent}for {statement.axis}{kind}:", *self.body(statement.body, inner)]
             case LaneLoop() | Blocks():
                 return [*self.head(statement, indent), *self.body(statement.body, inner)]
@@ -126,8 +126,8 @@ class _Printer:
         else:
             strip = f", strip {statement.strip}" if statement.strip else ""
             rows = f", {PACK} of {statement.width} side by side" if statement.packed else ""
-            twos = ", by twos" if statement.jammed else ""
-            word = f"for {statement.axis} (blocks{strip}{rows}{twos}):"
+            several = f", {statement.at_once} at once" if statement.at_once > 1 else ""
+            word = f"for {statement.axis} (blocks{strip}{rows}{several}):"
         return [indent + word, *(indent + STEP + self.fold(f) for f in statement.folds)]
 
     def fold(self, fold: LaneFold) -> str:

@@ -26,6 +26,7 @@ from .values import (
     LONGEST,
     SELECT,
     SHORT,
+    ZERO,
     Access,
     Convert,
     Fold,
@@ -187,3 +188,19 @@ def memory_order(access: Access, operand: Operand) -> tuple[str, ...]:
     for dim in dims:
         found.update(dict.fromkeys(axis for axis, _ in access[dim].terms))
     return tuple(found)
+
+
+def runs_along(access: Access, perm: Sequence[int], axis: str) -> bool:
+    """Whether indices along `axis` alone are places along lines of memory."""
+    last = access[perm[-1]] if perm else ZERO
+    return last.terms == ((axis, 1),) and last.divisor == 1 and (
+        sum(axis in at.axes for at in access) == 1)
+
+
+def read_again(loads: Iterable[Load], axis: str, operands: Sequence[Operand]) -> list[Load]:
+    """The lines along `axis` that every turn of the loop around reads anew, if they are several."""
+    along = [v for v in loads if axis in v.axes]
+    again = [v for v in along if any(len(v.axes) < len(w.axes) for w in along)
+             and (layout := operands[v.operand].layout).step > 0
+             and runs_along(v.access, layout.perm, axis)]
+    return again if len(again) > 1 else []

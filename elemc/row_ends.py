@@ -112,7 +112,6 @@ class RowEnds(Picking):
             whole = suffix in ("f32", "f64") and count * fold.dtype.itemsize % LANE_BYTES == 0
             if whole and isinstance(merge, Op) and merge.op in WITH_NAN:
                 function, lane = f"{merge.op.name}_of_lanes_{suffix}", f"{fold.name}_lane"
-                self.macros.add("ROLLED")
                 self.helpers[function] = None
                 view["merge_lanes"] = ""
                 found.append(f"{lane}[0] = {function}({lane}, {self.lanes_of(count)})")
@@ -158,7 +157,6 @@ class RowEnds(Picking):
         if known and (int(known) < count or (int(known) - over) % count == 0):
             return {}
         lanes = self.lanes_of(count)
-        self.macros.add("UNROLL")
         made = {s.target.name for s in item.body if isinstance(s, Assign)}
         used = (v for s in item.body for v in walk(values_of(s)[-1:]) if isinstance(v, Element))
         again = made.isdisjoint(v.name for v in used) and not any(

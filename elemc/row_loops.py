@@ -41,7 +41,6 @@ class RowLoops(FoldLoops):
         k, [row] = self.digit[item.axis], item.body
         assert isinstance(row, Loop)
         length = self.extent(row.axis)
-        self.macros.add("ROWS_OF")
         self.instead[item.axis], self.within[row.axis] = f"b{k}", ("0", f"w{k} * {length}")
         self.repeated.add(row.axis)
         body = self.body(item.body)
@@ -107,7 +106,6 @@ class RowLoops(FoldLoops):
         tiles = [s for loop in item.body if isinstance(loop, Loop) and loop.kind == "tiles"
                  for s in loop.body if isinstance(s, Local) and s.tile]
         if tiles:
-            self.macros |= {"TILE", "PAD"}
             size = max(t.dtype.itemsize for t in tiles)
             side = min(TILE_BYTES // size, math.isqrt(TILES_BYTES // (len(tiles) * size)))
             # one size for all tiles of a kernel
@@ -120,7 +118,6 @@ class RowLoops(FoldLoops):
     def turning(self, item: Loop) -> dict[str, Any]:
         """In a loop over rows: what copies as many as TURN of them, this one and the next."""
         k, around = self.digit[item.axis], self.within
-        self.macros.add("TURN")
         [copy] = (s for s in statements(item.body) if isinstance(s, Assign))
         assert isinstance(copy.target, Element)
         self.need_strip("TURN", copy.target.dtype.itemsize)

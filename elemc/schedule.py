@@ -35,6 +35,7 @@ from .nest import (
     statements,
     values_of,
 )
+from .refold import runs_along
 from .repeating import repeat_rows
 from .roots import HOLDS, Root, axis_of, is_side, next_axis, open_strip, remaining
 from .scope import Scope
@@ -46,7 +47,6 @@ from .sharing import (
     functions_of_rows,
     loops,
     pair_scans,
-    runs_along,
     same_states,
 )
 from .specialize import following_rows, lines

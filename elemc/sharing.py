@@ -18,7 +18,7 @@ from .nest import (
 )
 from .order import few_axes, roots
 from .records import dataclass
-from .refold import loads_of, memory_order
+from .refold import loads_of, memory_order, runs_along
 from .roots import Root, axis_of, in_strips, next_axis, remaining
 from .specialize import IN_FOLDS, Across, read_across, steps_across
 from .values import (
@@ -47,13 +47,6 @@ def same_states(a: Store | Fold, b: Store | Fold) -> bool:
     before = ((v.program.combine, v.args, v.over, v.where, getattr(v, "reverse", False))
               for v in (a, b))
     return next(before) == next(before)
-
-
-def runs_along(access: Access, perm: Sequence[int], axis: str) -> bool:
-    """Whether indices along `axis` alone are places along lines of memory."""
-    last = access[perm[-1]] if perm else ZERO
-    return last.terms == ((axis, 1),) and last.divisor == 1 and (
-        sum(axis in at.axes for at in access) == 1)
 
 
 def rows_of(access: Access, layout: Layout) -> tuple[str | None, bool]:

@@ -198,12 +198,9 @@ class Statements(RowLoops):
         if item.kind.startswith("parallel"):
             self.shares[item.axis] = begin, end
             view |= {"start": begin, "stop": end}
-        if item.independent:
-            self.macros |= {"INDEPENDENT"} | ({"ROLLED"} if view["rolled"] else set())
         around = self.strip
         if item.kind.endswith("strip"):
             self.strip = item.length
-            self.macros.add(self.strip)
             for buffer in (b for b in self.kernel.buffers if b.strip == self.strip):
                 self.need_strip(self.strip, buffer.dtype.itemsize, 8)
             view |= {"kind": "strip", "most": self.strip}
@@ -233,7 +230,8 @@ class Statements(RowLoops):
             view |= {"width": end} | self.end_of_row(item, begin, end, over)
         elif item.kind == "serial" and not item.lines:
             view |= self.end_of_row(item, start, stop, over)
-        view |= self.pair(item, view, fetched) if item.jammed else {}
+        view |= self.pair(item, view, fetched) if item.at_once == 2 else {}
+        view |= self.rows_by_blocks(item, view["body"]) if item.at_once > 2 else {}
         if item.lined and not view["full"]:
             view |= self.to_line(item, view["start"], view["stop"])
         self.mentioned |= outer
@@ -244,7 +242,6 @@ class Statements(RowLoops):
 
         More at once than that are more than processors can ask for: these then wait.
         """
-        self.macros.add("STAGE")
         self.ends = "at", "to"
         body, fetch = self.body(item.body), []
         if item.ahead:
@@ -265,7 +262,6 @@ class Statements(RowLoops):
         # bytes of what is compared: a float16 as a float, parts of complex numbers, places as int64
         size = max((min(8, 4 if d == np.float16 else d.itemsize) for d in read), default=8)
         start, stop = self.bounds(item.axis)
-        self.macros.add("UNROLL")
         holds = found.condition
         return {"kind": "search", "var": self.var(item.axis), "start": start, "stop": stop,
                 "lanes": self.lanes_of(max(32, 256 // size)),
@@ -281,7 +277,6 @@ class Statements(RowLoops):
         chunks = self.kernel.chunks[item.axis]
         k = self.digit[chunks.axis]
         length = UNITS.get(chunks.unit, str(chunks.unit))
-        self.macros |= {length} & set(UNITS.values())
         view: dict[str, Any] = {
             "kind": "chunks", "var": self.var(item.axis), "start": begin, "stop": end,
             "of": f"i{k}", "begin": f"begin{k}", "end": f"end{k}", "length": length,
@@ -294,7 +289,6 @@ class Statements(RowLoops):
     def to_line(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
         """Where a loop along a line goes on after what comes before the first whole one."""
         assert item.lined is not None
-        self.macros.add("TO_LINE")
         use = self.use(item.lined.operand, item.lined.access, isinstance(item.lined, Write))
         size = self.kernel.operands[item.lined.operand].dtype.itemsize
         to, length = self.address(use, item.axis, start, ""), turns(start, stop)
@@ -304,7 +298,6 @@ class Statements(RowLoops):
 
     def lines(self, item: Loop, k: int) -> dict[str, Any]:
         """What is written a block at a time in a loop over axis number `k`."""
-        self.macros |= {"LINE", "STREAM"}
         found: list[dict[str, Any]] = []
         before = self.instead
         lengths: dict[str, None] = {}  # of rows
@@ -333,10 +326,26 @@ class Statements(RowLoops):
             longest = reduce(lambda a, b: f"({a} > {b} ? {a} : {b})", lengths)
             most = f"LINE / {longest}"
             return view | {"most": most, "block": most}
-        self.macros.add("WHOLE_LINES")  # of the widest output: the next block begins with a line
         view |= {} if tiled else self.by_blocks(item, f"b{k}")
+        # the next block begins with a line
         widest = max(found, key=lambda line: line["size"])
         return view | {"block": f"WHOLE_LINES({widest['to']}, {widest['size']}, {view['most']})"}
+
+    def rows_by_blocks(self, item: Loop, body: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Several turns of a loop over rows, a block of each in turn, for what all of them read.
+
+        Each asks for the block that follows in its row, and comes some turns later.
+        """
+        [row], [view] = item.body, body
+        assert isinstance(row, Loop)
+        k, inner = self.digit[item.axis], self.digit[row.axis]
+        write = max(row.lines, key=lambda w: self.kernel.operands[w.operand].dtype.itemsize)
+        use = self.use(write.operand, write.access)
+        size = self.kernel.operands[write.operand].dtype.itemsize
+        ends = {name: f"{name} + NEXT_LINE({self.address(use, row.axis, name)}, {size})"
+                for name in (f"c{inner}", f"j{inner}")}
+        return {"kind": "rows by blocks", "begin": f"begin{k}",
+                "row": view, "ends": ends, "line": 64 // size}
 
     def place_in_block(self, write: Write, axis: str) -> str:
         """The element of a block of what is written along an axis, or of rows along it."""

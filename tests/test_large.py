@@ -143,8 +143,23 @@ def test_several_rows_that_are_read_again_are_asked_for_a_block_at_a_time(large,
         np.testing.assert_array_equal(f(x, m, g, out=out), (x - m) * g)
         assert not memory[:start].any() and not memory[start + x.size:].any()
         memory[:] = 0
-    assert columns < 1000 or f"if (FILLS(n1 * {2 * x.itemsize}))" in f.dump(x, m, g)
-    assert "FILLS" not in ec.compile(lambda x, m: x - m).dump(x, m)
+    assert ("ROWS_IN_TURN" in f.dump(x, m, g)) == (columns * 2 * x.itemsize > 16384)
+    assert "ROWS_IN_TURN" not in ec.compile(lambda x, m: x - m).dump(x, m)
+
+
+@pytest.mark.parametrize("columns", [2100, 4321])
+@pytest.mark.parametrize("dtypes", ["f8 f8 f8", "f4 f4 f4", "i1 f8 f4", "f4 i1 i1"])
+def test_blocks_of_rows_in_turn(large, dtypes, columns):
+    """All rows, some of the last, and of two outputs; the arrays begin anywhere in a line."""
+    x, m, g = (values(shape, d) for shape, d in zip(
+        ((19, columns), (columns,), (columns,)), dtypes.split(), strict=True))
+    f = ec.compile(lambda x, m, g: ((x - m) * g, (x + g) * m))
+    for rows in (1, 8, 19):
+        for start in (0, 1, 5):
+            for got, want in zip(f(x[:rows, start:], m[start:], g[start:]), (
+                    (x[:rows, start:] - m[start:]) * g[start:],
+                    (x[:rows, start:] + g[start:]) * m[start:]), strict=True):
+                np.testing.assert_array_equal(got, want)
 
 
 def layer_norm(x, g):
@@ -256,8 +271,9 @@ def test_where_the_inputs_of_folds_come_from(shape):
 
 
 @pytest.mark.parametrize("columns", [17, 127, 128, 768, 769])
-def test_rows_of_several_operands_are_added_one_by_one(columns):
-    """If they are neither short nor long; in the same order as those of one."""
+def test_rows_of_several_operands_are_added_one_by_one(columns, large):
+    """If they come from memory, and are neither short nor long; in the same order as those of one.
+    """
     f, g = ec.compile(lambda x, y: (x * y).sum(axis=0)), ec.compile(lambda x: x.sum(axis=0))
     x = values((131, columns), "float64")
     y = x + 1
