@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .roots import FAILS, HOLDS, Root, folds_below, in_strips, read_apart
-from .values import SELECT, Fold, Op, Place, Scan, Store, Value, over_new, walk
+from .values import SELECT, Fold, Op, Place, Scan, Store, Value, is_fold, over_new, walk
 
 
 def part_sides(found: Sequence[Root]) -> list[Root]:
@@ -55,7 +55,7 @@ def _condition(root: Root) -> Value | None:
             isinstance(v, Op) and v.op.fault(tuple(a.dtype for a in v.operands))
             for v in walk([root.of.value])):  # faults are to be found on either side
         return None
-    for value in walk([root.of.value], lambda v: isinstance(v, Fold)):
+    for value in walk([root.of.value], is_fold):
         if isinstance(value, Op) and value.op is SELECT and (
                 _place(root, value.operands[0]) is not None):
             one, other = ({v for v in walk([side]) if isinstance(v, Scan)}

@@ -13,6 +13,7 @@ from .dtypes import ctype
 from .expressions import Use, terms_along
 from .fetching import AHEAD
 from .fold_loops import STRIP_BYTES
+from .jamming import ROWS_IN_TURN
 from .layout import STEPS
 from .mathlib import LIBRARIES
 from .nest import (
@@ -271,8 +272,8 @@ MACROS = {
                    "/* n elements, or until a line ends */",
     "NEXT_LINE": "#define NEXT_LINE(to, size) ((-(int64_t)(to) & 63) / (size)) "
                  "/* elements until a line begins */",
-    "ROWS_IN_TURN": "#define ROWS_IN_TURN (PAGES == 8 ? 1 : 8) "
-               "/* where one stream leaves the memory idle, several do more so */",
+    "ROWS_IN_TURN": f"#define ROWS_IN_TURN (PAGES == 8 ? 1 : {ROWS_IN_TURN}) "
+                    "/* where one stream leaves the memory idle, several do more so */",
     "elemc_rest": """\
 typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the latest line */
 extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), """

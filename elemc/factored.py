@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from .records import dataclass
-from .values import Fold, Op, Value, walk
+from .values import Fold, Op, Value, is_fold, walk
 
 # What may be moved out, and as what it is put back: of a sum there is one, and it is divided.
 FACTORS = {name: name for name in ("negative", "multiply", "divide")} | {"quotient": "divide"}
@@ -52,7 +52,7 @@ def factored(value: Value, over: Collection[str]) -> list[Term]:
 
 def _waits(values: Iterable[Value]) -> set[Value]:
     """The folds that have to be known before values can be computed."""
-    return {v for v in walk(values, lambda v: isinstance(v, Fold)) if isinstance(v, Fold)}
+    return {v for v in walk(values, is_fold) if isinstance(v, Fold)}
 
 
 def _split(value: Value, over: Collection[str]) -> Term:

@@ -299,10 +299,10 @@ def _output(compiled: Compiled, place: int, extents: Sequence[int], dtype: np.dt
     bits = sum(1 << j for out, j in compiled.in_place if out == place)
     from . import runtime
     from .cost import calls
-    from .values import Fold, walk
+    from .values import is_fold, walk
 
     [value] = (s.value for s in compiled.spec.stores if s.operand == place)
-    called = calls(v for v in walk([value], lambda v: isinstance(v, Fold)) if v.axes == value.axes)
+    called = calls(v for v in walk([value], is_fold) if v.axes == value.axes)
     perm = compiled.spec.operands[place].layout.perm
     order = runtime.memory_order(len(extents), perm)
     begins = (32, 64) if called else (0, 64 if compiled.spec.large else dtype.itemsize)

@@ -23,6 +23,7 @@ from .values import (
     Load,
     Place,
     Specialized,
+    is_fold,
     walk,
 )
 
@@ -36,7 +37,7 @@ def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Spe
     rows of each; but short rows would wait for the states that the one before has stored.
     """
     low, high = spec.between(strip) if strip else (0, 0)
-    loads = walk((v for r in folded for v in r.inputs()), lambda v: isinstance(v, Fold))
+    loads = walk((v for r in folded for v in r.inputs()), is_fold)
     along = [v for v in loads if isinstance(v, Load) and v.axes.issuperset((axis, strip))]
     if not spec.far:
         return RUN
@@ -66,7 +67,7 @@ def foreseen_late(folded: Sequence[Root], axis: str, strip: str | None, spec: Sp
     if not spec.far or strip is None:
         return False
     loads = [(v, spec.operands[v.operand]) for v in walk(
-        (v for r in folded for v in r.inputs()), lambda v: isinstance(v, Fold))
+        (v for r in folded for v in r.inputs()), is_fold)
         if isinstance(v, Load) and axis in v.axes]
     return all(rows_of(v.access, of.layout) == (axis, True)
                and spec.between(strip)[1] * of.dtype.itemsize <= FORESEEN
@@ -96,7 +97,7 @@ def lane_count(root: Root, axis: str) -> int:
 
     gcc makes no shorter vectors of masks, and branches of what they choose.
     """
-    sizes = [v.dtype.itemsize for v in walk(root.inputs(), lambda v: isinstance(v, Fold))
+    sizes = [v.dtype.itemsize for v in walk(root.inputs(), is_fold)
              if isinstance(v, Load) and axis in v.axes]
     narrow = min(sizes, default=LANE_BYTES)
     wide = max(d.itemsize for d in root.fold.program.state)

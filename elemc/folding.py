@@ -63,6 +63,7 @@ from .values import (
     Specialized,
     Store,
     Value,
+    is_fold,
     roots_of,
     walk,
 )
@@ -78,7 +79,7 @@ class Folding(Leaves):
         self.length = "STRIP"  # of the strips around
         self.given: tuple[Value, bool] | None = None  # the side of a choice that phases are on
         folds = [v for v in walk(roots_of(spec.stores)) if isinstance(v, Fold)]
-        below = walk((f.arg for f in folds), lambda v: isinstance(v, Fold))
+        below = walk((f.arg for f in folds), is_fold)
         self.sought = {f.top for f in folds if isinstance(f, First)}
         self.few_lanes = (len(folds) > 1 or cost(below)) and all(
             f.program.exact and not isinstance(f, Place) for f in folds)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from .cost import DEAR, HEAVY, cost
 from .roots import Root, axis_of, is_side
-from .values import AGAIN, FEW, LINED, At, Fold, Load, Op, Specialized, Value, walk
+from .values import AGAIN, FEW, LINED, At, Fold, Load, Op, Specialized, Value, is_fold, walk
 
 Ahead = dict[Value, tuple[str, ...]]
 
@@ -34,7 +34,7 @@ def once(roots: Sequence[Root], spec: Specialized) -> Ahead:
 def _add(wanted: Iterable[Value], entered: Sequence[str], spec: Specialized, found: Ahead) -> None:
     """Add the largest values below `wanted` that loops over these axes should find in buffers."""
     used = set(wanted := list(wanted))  # by the loops, not only by what is in buffers
-    for value in reversed(walk(wanted, lambda v: isinstance(v, Fold))):
+    for value in reversed(walk(wanted, is_fold)):
         if value not in used or value in found or isinstance(value, Fold):
             continue
         least = _least_cost(value, entered, spec)

@@ -31,6 +31,7 @@ from .values import (
     Specialized,
     Store,
     Value,
+    is_fold,
     roots_of,
     walk,
 )
@@ -136,7 +137,7 @@ def _along_lines(spec: Specialized) -> set[str]:
     for store in spec.stores:
         *axes, row = memory_order(store.access, spec.operands[store.operand]) or [""]
         if len(axes) > 1 and SHORT < spec.between(row)[0] and spec.between(row)[1] <= NARROW:
-            own = walk(roots_of([store]), lambda v: isinstance(v, Fold))
+            own = walk(roots_of([store]), is_fold)
             found.update(set(axes).difference(*(v.axes for v in own if divides(v))))
     return found
 

@@ -34,6 +34,7 @@ from .values import (
     Position,
     Specialized,
     Value,
+    is_fold,
     walk,
 )
 
@@ -202,7 +203,7 @@ def _index(fold: Fold) -> Value:
 
 def _same_twice(value: Value) -> bool:
     """Whether a value is cheap, and the same wherever it is computed, contracted or not."""
-    operations = [v for v in walk([value], lambda v: isinstance(v, Fold)) if isinstance(v, Op)]
+    operations = [v for v in walk([value], is_fold) if isinstance(v, Op)]
     return len(operations) < 2 and not calls(operations)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from .records import dataclass
-from .values import At, Fold, Scan, Specialized, Store, Value, walk
+from .values import At, Fold, Scan, Specialized, Store, Value, is_fold, walk
 
 HOLDS, FAILS = "?", "!"  # how the sides of a choice begin in orders
 
@@ -141,7 +141,7 @@ def folds_below(values: Iterable[Value]) -> tuple[Fold, ...]:
 def read_apart(values: Iterable[Value]) -> dict[Value, frozenset[str]]:
     """The folds below `values` that are read at other indices than the loops', and where not."""
     found: dict[Value, frozenset[str]] = {}
-    for value in walk(values, lambda v: isinstance(v, Fold)):
+    for value in walk(values, is_fold):
         if isinstance(value, At):
             own = frozenset(axis for axis, _ in value.places)
             found[value.fold] = found.get(value.fold, frozenset()) | own

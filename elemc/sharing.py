@@ -33,6 +33,7 @@ from .values import (
     Specialized,
     Store,
     Value,
+    is_fold,
     roots_of,
     walk,
 )
@@ -127,7 +128,7 @@ def around_few(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specia
     rows = {a for r in roots_of_loop for a in remaining(r, bound)}
     if not rows or not rows <= few_axes(spec):
         return False
-    loads = walk((v for r in roots_of_loop for v in r.inputs()), lambda v: isinstance(v, Fold))
+    loads = walk((v for r in roots_of_loop for v in r.inputs()), is_fold)
     used = [v for v in (*loads, *(r.of for r in roots_of_loop)) if isinstance(v, (Load, Store))]
     return not any(runs_along(v.access, spec.operands[v.operand].layout.perm, a)
                    for v in used for a in rows)
@@ -216,7 +217,7 @@ def functions_of_rows(top_roots: Sequence[Root]) -> list[Root]:
     strips = {r.of for r in top_roots if in_strips(r.order)}
 
     def own(root: Root) -> list[Value]:
-        return [v for v in walk(root.inputs(), lambda v: isinstance(v, Fold)) if v.axes]
+        return [v for v in walk(root.inputs(), is_fold) if v.axes]
 
     found = [r for r in top_roots if r.needs and not isinstance(r.of, Scan) and calls(own(r))
              and all(n.axes == frozenset(r.order) and not isinstance(n, Scan) for n in r.needs)

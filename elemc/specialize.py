@@ -24,6 +24,7 @@ from .values import (
     Specialized,
     Store,
     Value,
+    is_fold,
     roots_of,
     walk,
 )
@@ -199,7 +200,7 @@ def read_across(spec: Specialized) -> tuple[Across, ...]:
     """
     along = set(lines(spec).values())
     found: dict[Across, None] = {}
-    for load in walk(roots_of(spec.stores), lambda v: isinstance(v, Fold)):
+    for load in walk(roots_of(spec.stores), is_fold):
         if isinstance(load, Load):
             found |= steps_across(load, along, IN_MAPS, spec)
     return tuple(found)

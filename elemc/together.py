@@ -37,6 +37,7 @@ from .values import (
     Place,
     Specialized,
     Store,
+    is_fold,
     walk,
 )
 
@@ -84,7 +85,7 @@ def _over_slices(found: list[Root], spec: Specialized) -> list[Root]:
                 or spec.between(around[0])[0] < DEEP):
             return False
         short = VECTOR <= spec.between(row)[0] and spec.between(row)[1] < LINED
-        own = walk(root.inputs(), lambda v: isinstance(v, Fold))
+        own = walk(root.inputs(), is_fold)
         return _lies_across(root, spec) or (short and calls(own))
 
     turned = {r.order for r in found if goes(r)}
@@ -177,7 +178,7 @@ def _in_order(found: Sequence[Root], spec: Specialized) -> list[Root]:
         return VECTOR <= low and high < LANES
 
     folds = [*filter(goes, found)]
-    values = walk((v for r in folds for v in r.inputs()), lambda v: isinstance(v, Fold))
+    values = walk((v for r in folds for v in r.inputs()), is_fold)
     stored = {a for s in spec.stores for at in s.access for a in at.axes}
     again = len(folds) > 1 or any(r.order[-1] in stored for r in folds)
     apart = again or any(v.dtype == np.float16 for v in values)
