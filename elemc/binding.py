@@ -31,6 +31,7 @@ def signature_of(closed: Closed, sizes: Sequence[int], ins: Sequence[np.ndarray]
         tuple(reqs), None if mask is None else runtime.given(mask),
         () if mask is None else tuple(n == 1 for n in mask.shape))
     spec = closed.specialized(signature)
+    # whether its lines are long enough is known once their lengths are
     large = sum(known(o).itemsize * math.prod(sizes[e] for e in closed.extents.of[o])
                 for o in closed.graph.outputs) >= runtime.large_bytes()
     most = max((a.nbytes for a in ins), default=0)

@@ -45,7 +45,7 @@ def lies_along(place: Load | Write, axis: str, dtype: np.dtype, operands: Sequen
 def go_by_blocks(loop: Loop, where: list[Statement], block: list[Statement], length: str) -> None:
     """Put what does one block in place of a loop over it, or of the body of one over all of them.
 
-    These are of this length then.
+    These are of this length then; blocks of a "lane" loop are those of the strip around.
     """
     if loop.kind == "lane":
         at = where.index(loop)

@@ -263,7 +263,7 @@ TYPES |= {f"{t}_unaligned": f"typedef {t} {t}_unaligned __attribute__((aligned(1
 MACROS = {
     "AT": "#define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))",
     "TO_LINE": f'''\
-#define TO_LINE(to, size, n) /* elements until a line begins, if the row is not short */ \\
+#define TO_LINE(to, size, n) /* elements until a line begins, if enough vectors follow */ \\
   ((n) < {LINED} || (n) * (size) * (size) < 1024 ? (n) : (-(int64_t)(to) & 63) / (size))''',
     "ROWS_OF": f'''\
 #define ROWS_OF(n, all) /* rows of n elements that go as one: some of all, within copies */ \\
@@ -274,6 +274,7 @@ MACROS = {
                  "/* elements until a line begins */",
     "ROWS_IN_TURN": f"#define ROWS_IN_TURN (PAGES == 8 ? 1 : {ROWS_IN_TURN}) "
                     "/* where one stream leaves the memory idle, several do more so */",
+    # whoever calls these has a rest
     "elemc_rest": """\
 typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the latest line */
 extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), """

@@ -8,7 +8,7 @@ comparison finds a NaN in either.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,25 +40,38 @@ PREFIX = "other_"  # of the names of the second turn
 
 
 def jam(kernel: Kernel, spec: Specialized) -> None:
-    """Let loops over rows take two turns at once where that pays."""
+    """Let loops over rows take two turns at once, or some in turn, where that pays."""
     for phase in kernel.phases:
         for item in statements(phase.body):
             if isinstance(item, (Loop, Blocks)) and _rows_apart(item) and _pays(item, spec):
                 item.at_once = 2
-            elif isinstance(item, Loop) and _shares_much(item, spec):
-                item.at_once = ROWS_IN_TURN
+        for rows, row in _over_rows(phase.body):
+            if _share_much(rows, row, spec):
+                rows.at_once = ROWS_IN_TURN
 
 
-def _shares_much(item: Loop, spec: Specialized) -> bool:
-    """Whether this is a loop over rows that go past the caches, and share more than FILLED."""
-    match item:
-        case Loop(kind="serial" | "parallel", reverse=False, body=[Loop(kind="serial") as row]):
-            loads = [v for v in walk(v for s in row.body for v in values_of(s))
-                     if isinstance(v, Load)]
-            again = read_again(loads, row.axis, spec.operands)
-            size = sum(v.dtype.itemsize for v in again)
-            return bool(row.lines) and spec.between(row.axis)[0] * size > FILLED
-    return False
+def _over_rows(body: Sequence[Statement]) -> Iterator[tuple[Loop, Loop]]:
+    """Loops in which there is nothing but a loop along a row, and those; in no tiles or strips."""
+    for item in body:
+        match item:
+            case Loop(kind="serial" | "parallel", reverse=False, body=[Loop(kind="serial") as row]):
+                yield item, row
+        if isinstance(item, Loop) and item.kind in ("serial", "parallel"):
+            yield from _over_rows(item.body)
+
+
+def _share_much(rows: Loop, row: Loop, spec: Specialized) -> bool:
+    """Whether rows go past the caches, in lines of as many elements, and share more than FILLED.
+
+    Blocks are half as long as arrays of LINE elements, and begin with a line: of bytes, that may be
+    as many elements again, or more than the array holds.
+    """
+    loads = [v for v in walk(v for s in row.body for v in values_of(s)) if isinstance(v, Load)]
+    again = [v for v in read_again(loads, row.axis, spec.operands) if rows.axis not in v.axes]
+    size = sum(v.dtype.itemsize for v in again)
+    sizes = {spec.operands[w.operand].dtype.itemsize for w in row.lines}
+    return len(again) > 1 and len(sizes) == 1 and min(sizes) > 1 and (
+        spec.between(row.axis)[0] * size > FILLED)
 
 
 def _pays(item: Loop | Blocks, spec: Specialized) -> bool:

@@ -120,7 +120,8 @@ class Scope:
                 new = self.let(new)
             elif size[value] > LONGEST and value not in wanted:
                 new = self.let(new)
-            while size[value] > LONGEST and not isinstance(new, Named):  # named where it goes
+            # what is wanted is named where it goes; arguments that it has twice are named already
+            while size[value] > LONGEST and not isinstance(new, Named):
                 longest = max(value.args, key=size.__getitem__)
                 self.known[longest] = made[longest] = self.let(made[longest])
                 size[value], size[longest] = size[value] - size[longest], 0

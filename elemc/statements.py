@@ -337,9 +337,9 @@ class Statements(RowLoops):
         Each asks for the block that follows in its row, and comes some turns later.
         """
         [row], [view] = item.body, body
-        assert isinstance(row, Loop)
+        assert isinstance(row, Loop) and view["start"] == "0" and item.axis not in self.within
         k, inner = self.digit[item.axis], self.digit[row.axis]
-        write = max(row.lines, key=lambda w: self.kernel.operands[w.operand].dtype.itemsize)
+        write = row.lines[0]  # all are as wide
         use = self.use(write.operand, write.access)
         size = self.kernel.operands[write.operand].dtype.itemsize
         ends = {name: f"{name} + NEXT_LINE({self.address(use, row.axis, name)}, {size})"

@@ -162,6 +162,30 @@ def test_blocks_of_rows_in_turn(large, dtypes, columns):
                 np.testing.assert_array_equal(got, want)
 
 
+def test_rows_in_turn_are_not_those_of_tiles(large):
+    x, y = values((19, 2100), "float64"), values((2100, 19), "float64")
+    m, g = values((2100,), "float64"), values((2100,), "float64")
+    for f in (lambda x, y, m, g: (x * y.T - m) * g, lambda x, y, m, g: x * m + y.T * g):
+        np.testing.assert_array_equal(ec.compile(f)(x, y, m, g), f(x, y, m, g))
+
+
+@pytest.mark.parametrize("dtype, expected", [("int8", False), ("int16", True), ("float32", True)])
+def test_rows_in_turn_do_not_overrun_the_blocks_of_others(large, dtype, expected):
+    """LINE is as short as complex numbers in another loop want it."""
+    x, (m, g) = values((9, 9001), dtype), values((2, 9001), dtype)
+    w = values((300,), "float64")
+    f = ec.compile(lambda x, m, g, w: (x * m + g, (w * 2).astype("c16")))
+    np.testing.assert_array_equal(f(x, m, g, w)[0], x * m + g)
+    assert ("ROWS_IN_TURN" in f.dump(x, m, g, w)) == expected
+
+
+def test_rows_that_share_nothing_do_not_go_in_turn(large):
+    x, (m, g) = values((3, 5, 4000), "float64"), values((2, 5, 4000), "float64")
+    f = ec.compile(lambda x, m, g: x[:, :, :3000] * m[:, :3000] + g[:, :3000])
+    np.testing.assert_array_equal(f(x, m, g), x[:, :, :3000] * m[:, :3000] + g[:, :3000])
+    assert "ROWS_IN_TURN" not in f.dump(x, m, g)
+
+
 def layer_norm(x, g):
     d = x - np.mean(x, axis=-1, keepdims=True)
     return d / np.sqrt(np.mean(d * d, axis=-1, keepdims=True)) * g[:, None]
