@@ -160,13 +160,14 @@ class FoldLoops(Fetches):
         sure = full and item.least >= count and not cut and start == "0"
         if sure and length is None:
             self.least[item.axis] = max(count, self.least.get(item.axis, 0))
-        rolled = full and count <= LANES and not any(f.top for f in item.folds)  # faster so
+        rolled = full and count <= LANES and not any(f.top for f in item.folds)  # else slower
         halve = "UNROLL" if count <= LANES else "UNROLL_8"
         name = item.folds[0].name
         wide = lanes if apart == 1 else f"{lanes} * {apart}"
         view: dict[str, Any] = {
-                "kind": "lanes", "lanes": lanes, "full": full, "independent": stores, "tree": tree,
-                "cut": cut,
+                "kind": "lanes", "lanes": lanes, "full": full, "tree": tree, "cut": cut,
+                # gcc gives up comparing the addresses of many operands with theirs
+                "independent": stores,
                 "sure": sure, "rolled": rolled, "halve": halve,
                 "around": tuple(  # the same for two turns at once
                     {"var": self.var(a), "start": first, "stop": last}
