@@ -35,7 +35,6 @@ from .values import (
     Op,
     Scan,
     Specialized,
-    Store,
     Value,
     rewrite,
     walk,
@@ -151,25 +150,30 @@ def loads_of(fold: Fold, spec: Specialized) -> list[Load]:
     """What a fold reads: first of the most axes, then in short rows, but not too short for vectors.
 
     So where operands are folded along different rows, the lines of one that lies across are still
-    in the caches in the next row.  Of the rest, first what lies as most operands do, then, of
+    in the caches in the next row; first if all that is folded together lies together, for what is
+    apart is folded along its rows only.  Of the rest, first what lies as most operands do, then, of
     narrow elements, along what is folded, for rows of others are turned sooner than columns are
     gathered; short are rows of at most `BLOCK` elements, and of as many operands the shorter ones.
     """
     loads = [v for v in walk(fold.args) if isinstance(v, Load)]
     most = max((len(v.axes) for v in loads), default=0)
-    inner = {v: memory_order(v.access, spec.operands[v.operand])[-1:] for v in loads}
+    order = {v: memory_order(v.access, spec.operands[v.operand]) for v in loads}
+    inner = {v: axes[-1:] for v, axes in order.items()}
     folded = all(a in fold.over for v in loads if len(v.axes) == most for a in inner[v])
 
     def length(load: Load) -> int:
         known = max((spec.between(a)[1] for a in inner[load]), default=0)
         return known if folded and known > SHORT else LONGEST
 
+    def apart(load: Load) -> bool:
+        kept = [a for a in order[load] if a in fold.axes]
+        return folded and order[load][:len(kept)] != (*kept,)
+
     narrow = all(v.dtype.itemsize <= 4 for v in loads)
-    accesses: list[Load | Store] = [*loads, *spec.stores]
-    rows = [memory_order(v.access, spec.operands[v.operand]) for v in accesses]
-    alike = Counter(axes[-1:] for axes in rows if len(axes) == most)
+    stored = (memory_order(s.access, spec.operands[s.operand]) for s in spec.stores)
+    alike = Counter(axes[-1:] for axes in (*order.values(), *stored) if len(axes) == most)
     return sorted(loads, key=lambda v: (
-        -len(v.axes), length(v) > BLOCK, -alike[inner[v]],
+        -len(v.axes), apart(v), length(v) > BLOCK, -alike[inner[v]],
         narrow and fold.axes.issuperset(inner[v]), length(v), v.operand))
 
 
