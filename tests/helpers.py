@@ -1,5 +1,7 @@
 """Data, layouts and comparisons shared by the tests."""
 
+import ctypes
+import mmap
 import re
 import warnings
 from collections import defaultdict
@@ -29,6 +31,18 @@ def sample(dtype, shape, seed=0, domain=(-20.0, 20.0)):
     if dtype.kind == "c":
         values = values + 1j * rng.uniform(*domain, shape)
     return values.astype(dtype)
+
+
+def guarded(size, at_end):
+    """Bytes in front of which, or behind which, memory must not be touched."""
+    page = mmap.PAGESIZE
+    length = -(-size // page) * page
+    memory = mmap.mmap(-1, length + 2 * page)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    for at in (start, start + page + length):
+        assert protect(ctypes.c_void_p(at), page, 0) == 0
+    return np.frombuffer(memory, np.uint8, size, page + (length - size if at_end else 0))
 
 
 def specials(dtype):

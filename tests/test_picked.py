@@ -1,14 +1,11 @@
 """Rows of elements a few apart: whole vectors are loaded, but nothing beyond the rows is touched."""
 
-import ctypes
-import mmap
-
 import numpy as np
 import pytest
 
 import elemc as ec
 
-from .helpers import compile_together
+from .helpers import compile_together, guarded
 
 FOLDS = {
     "products": lambda a, b: np.sum(a * b, axis=-1),
@@ -17,18 +14,6 @@ FOLDS = {
     "deviations": lambda a, b: np.min((b - np.min(b, axis=-1, keepdims=True)) * a, axis=-1),
     "both": lambda a, b: np.sum(b[..., 1:] * b[..., :-1], axis=-1),
 }
-PAGE = mmap.PAGESIZE
-
-
-def guarded(size, at_end):
-    """Bytes in front of which, or behind which, memory must not be touched."""
-    length = -(-size // PAGE) * PAGE
-    memory = mmap.mmap(-1, length + 2 * PAGE)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    protect = ctypes.CDLL(None, use_errno=True).mprotect
-    for page in (start, start + PAGE + length):
-        assert protect(ctypes.c_void_p(page), PAGE, 0) == 0
-    return np.frombuffer(memory, np.uint8, size, PAGE + (length - size if at_end else 0))
 
 
 def rows_apart(shape, dtype, step, at_end):

@@ -5,7 +5,7 @@ import pytest
 
 import elemc as ec
 
-from .helpers import assert_same_bits, compile_together, quiet
+from .helpers import assert_same_bits, compile_together, guarded, quiet
 
 BY_ROWS = {
     "sums": lambda x, y: (x - y).sum(axis=-1),
@@ -58,6 +58,26 @@ def test_threads_begin_anywhere(dtype):
     finally:
         ec.set_num_threads(before)
     np.testing.assert_allclose(want, BY_ROWS["centred"](x, y.T), atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i2", "i1"])
+@pytest.mark.parametrize("gap", [0, 3, 40, -5])
+def test_short_lines(dtype, gap):
+    """Squares reach from lines that fill none into those that follow, but not beyond the last."""
+    f = ec.compile(BY_ROWS["sums"])
+    for rows in (9, 13):
+        for columns in (15, 700, 1025):
+            step = rows + abs(gap)
+            for at_end in (False, True):
+                flat = guarded(((columns - 1) * step + rows) * np.dtype(dtype).itemsize, at_end)
+                flat = flat.view(dtype)
+                flat[:] = np.random.default_rng(0).integers(0, 9, len(flat))
+                lines = np.lib.stride_tricks.as_strided(
+                    flat, (columns, rows), (step * flat.itemsize, flat.itemsize))
+                y = (lines[::-1] if gap < 0 else lines).T
+                x = np.arange(y.size).reshape(y.shape).astype(dtype) % 7
+                np.testing.assert_array_equal(f(x, y), f(x, y.copy()))
+                np.testing.assert_array_equal(f(x, y), quiet(BY_ROWS["sums"], x, y))
 
 
 def test_what_is_turned():

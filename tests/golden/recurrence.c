@@ -48,20 +48,24 @@ static inline void turn_square_f64(char *to, int64_t to_step, const char *from, 
     __builtin_memcpy(to + k * to_step, &line[k], sizeof(side_f64));
 }
 
-/* Lines of memory, a step apart, into columns: squares, the last of which may overlap. */
+/* Lines of memory, a step apart, into columns: squares, the last of which may overlap; those of short lines reach
+   into the lines that follow, if there are any. */
 static void turn_f64(void *to, int64_t to_step, const void *from, int64_t step, int64_t rows, int64_t columns)
 {
-  const int64_t side = SIDE_F64, size = sizeof(double);
-  if (rows < side || columns < side)
-    for (int64_t c = 0; c < columns; c++)
-      for (int64_t r = 0; r < rows; r++)
-        ((double *)((char *)to + r * to_step))[c] = ((const double *)((const char *)from + c * step))[r];
-  else
-    for (int64_t k = 0; k < columns; k += side)
-      for (int64_t i = 0; i < rows; i += side) {
-        const int64_t c = k < columns - side ? k : columns - side, r = i < rows - side ? i : rows - side;
-        turn_square_f64((char *)to + r * to_step + c * size, to_step, (const char *)from + c * step + r * size, step);
-      }
+  const int64_t side = SIDE_F64, size = sizeof(double), beyond = (side - rows) * size;
+  int64_t whole = beyond <= 0 ? columns : step > 0 && rows > side / 4 ? columns - (beyond + step - 1) / step : 0;
+  if (whole < side) whole = 0;
+  for (int64_t k = 0; k < whole; k += side)
+    for (int64_t i = 0; i < rows; i += side) {
+      const int64_t c = k < whole - side ? k : whole - side, r = i < rows - side || beyond > 0 ? i : rows - side;
+      char square[SIDE_F64 * __BIGGEST_ALIGNMENT__], *const at = (char *)to + r * to_step + c * size;
+      turn_square_f64(beyond > 0 ? square : at, beyond > 0 ? side * size : to_step, (const char *)from + c * step + r * size, step);
+      for (int64_t l = 0; beyond > 0 && l < rows; l++)
+        __builtin_memcpy(at + l * to_step, square + l * side * size, sizeof(side_f64));
+    }
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t c = whole; c < columns; c++)
+      ((double *)((char *)to + r * to_step))[c] = ((const double *)((const char *)from + c * step))[r];
 }
 
 int kernel_recurrence(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
