@@ -365,9 +365,11 @@ class Expressions:
             return "l - at" if element.name in self.staged else "l"
         text = ""
         for axis in element.dims:
-            if text:
-                text = f"{f'({text})' if ' + ' in text else text} * {self.extent(axis)} + "
-            text += self.affine(places[axis])[0] if places and axis in places else self.var(axis)
+            at = self.affine(places[axis])[0] if places and axis in places else self.var(axis)
+            if text and text != "0":
+                text = f"{f'({text})' if ' + ' in text else text} * {self.extent(axis)}"
+                at = f"{text} + {at}" if at != "0" else text
+            text = at
         if element.at is not None:
             return f"{f'({text})' if ' + ' in text else text} * {self.strip} + l"
         return text or "0"

@@ -16,7 +16,7 @@ from dataclasses import replace
 from .cost import HEAVY, calls, cost
 from .layout import Operand
 from .quotients import divides
-from .refold import loads_of, memory_order, order_in_memory
+from .refold import follows, loads_of, memory_order, order_in_memory, runs_along
 from .roots import Root, axis_of, folds_below, holds, in_strips, read_apart
 from .together import together
 from .values import (
@@ -55,7 +55,7 @@ def roots(spec: Specialized) -> list[Root]:
         values = roots_of([store])
         needs = folds_below(values)
         order = memory_order(store.access, spec.operands[store.operand])
-        turned = _turned(order, (), short, spec)
+        turned = order if _joins(store, order, spec) else _turned(order, (), short, spec)
         with_folds = turned[-1:] in {folds[n].order[-1:] for n in needs}  # in the same strips
         order = turned if with_folds or _calls_itself(store, needs, spec) else order
         inner = {a for n in needs for a in n.over if few.issuperset(n.over)
@@ -152,6 +152,21 @@ def _turned(order: tuple[str, ...], over: Collection[str],
     if strip in over or (over and not short.issuperset(over)):
         return order
     return (*order[:last], f"{strip}/", *rows, strip)
+
+
+def _joins(store: Store, order: tuple[str, ...], spec: Specialized) -> bool:
+    """Whether short rows are one long row once what lies across them is turned."""
+    if not spec.crossed or len(order) < 3:
+        return False
+    *outer, rows, row = order
+    loads = [v for v in walk(roots_of([store]), is_fold) if isinstance(v, Load)]
+    places: list[Load | Store] = [store, *(v for v in loads if not v.axes.isdisjoint((rows, row)))]
+    for place in places:
+        operand = spec.operands[place.operand]
+        turned = any(runs_along(place.access, operand.layout.perm, a) for a in outer)
+        if not turned and not follows(operand, place.access, rows, row):
+            return False
+    return True
 
 
 def _order_of_like(values: Sequence[Value], needs: Sequence[Fold], order: tuple[str, ...],

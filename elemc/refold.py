@@ -201,6 +201,13 @@ def runs_along(access: Access, perm: Sequence[int], axis: str) -> bool:
         sum(axis in at.axes for at in access) == 1)
 
 
+def follows(operand: Operand, access: Access, rows: str, row: str) -> bool:
+    """Whether each row of an operand lies behind the one before."""
+    outer, inner = ([d for d, at in enumerate(access) if axis in at.axes] for axis in (rows, row))
+    return (len(outer) == len(inner) == 1 and access[outer[0]].shifted == rows
+            and access[inner[0]].axis == row and operand.layout.joins(*outer, *inner))
+
+
 def read_again(loads: Iterable[Load], axis: str, operands: Sequence[Operand]) -> list[Load]:
     """The lines along `axis` that every turn of the loop around reads anew, if they are several."""
     along = [v for v in loads if axis in v.axes]

@@ -27,9 +27,9 @@ from .nest import (
     statements,
     values_of,
 )
+from .refold import follows
 from .values import (
     LINED,
-    Access,
     Convert,
     Extent,
     Literal,
@@ -55,9 +55,11 @@ def repeat_rows(kernel: Kernel, spec: Specialized) -> None:
             for rows, row in _short_rows([item], spec):
                 shared = _shared(rows, row, kernel.operands, buffers if rows is item else ())
                 copies = {v: Element(v.axes, v.dtype, _name(v, kernel.operands, taken), (row.axis,))
-                          for v in shared}
-                if copies:
-                    rows.kind = "parallel rows" if rows.kind == "parallel" else "rows"
+                          for v in shared or ()}
+                if shared is not None and (
+                        not copies or spec.between(rows.axis)[0] >= MANY_ROWS):
+                    kind = "rows" if copies else "joined rows"
+                    rows.kind = f"parallel {kind}" if rows.kind == "parallel" else kind
                     row.body = [with_copies(s, copies) for s in row.body]
                     body += [Repeat(copy, value, rows.axis) for value, copy in copies.items()]
             body.append(item)
@@ -71,7 +73,7 @@ def _short_rows(body: Sequence[Statement], spec: Specialized) -> Iterator[tuple[
             case Loop(kind="serial" | "parallel", body=[Loop(kind="serial") as row]):
                 plain = row.independent and not (
                     rows.reverse or row.reverse or rows.lines or row.lines or row.ahead)
-                if plain and _is_short(rows.axis, row.axis, spec) and all(
+                if plain and _is_short(row.axis, spec) and all(
                         isinstance(s, (Let, Write)) for s in row.body):
                     yield rows, row
 
@@ -81,18 +83,17 @@ def most_repeated(operands: Sequence[Operand]) -> int:
     return min(LINED, LINED * 4 // min(o.dtype.itemsize for o in operands)) - 1
 
 
-def _is_short(rows: str, row: str, spec: Specialized) -> bool:
-    """Whether there are many such rows, and each does not fill its vectors."""
+def _is_short(row: str, spec: Specialized) -> bool:
+    """Whether such a row does not fill its vectors."""
     least, most = spec.between(row)
     size, *others = {o.dtype.itemsize for o in spec.operands}
     known = least == most > 0 and not others
     fills = known and (least * size % LANE_BYTES == 0 or least * size == LANE_BYTES // 2)
-    return most <= most_repeated(spec.operands) and not fills and (
-        spec.between(rows)[0] >= MANY_ROWS)
+    return most <= most_repeated(spec.operands) and not fills
 
 
 def _shared(rows: Loop, row: Loop, operands: Sequence[Operand], buffers: Collection[str]
-            ) -> list[Value]:
+            ) -> list[Value] | None:
     """What all rows need anew, if all else follows the row before; `buffers` are there already."""
     pair, made = (rows.axis, row.axis), names_made(row.body)
 
@@ -112,24 +113,19 @@ def _shared(rows: Loop, row: Loop, operands: Sequence[Operand], buffers: Collect
         if is_shared(value):
             found.append(value)
         elif isinstance(value, Load):
-            if value.guard or not value.axes.isdisjoint(pair) and not _follows(
-                    value.operand, value.access, pair, operands):
-                return []
+            if value.guard or not value.axes.isdisjoint(pair) and not follows(
+                    operands[value.operand], value.access, *pair):
+                return None
         elif isinstance(value, Named):
             if value.name not in made and not value.axes.isdisjoint(pair):
-                return []
+                return None
+        elif isinstance(value, Element):
+            if value.dims[-2:] != pair or value.at not in (None, "turn"):
+                return None
         elif not isinstance(value, (Op, Convert, Literal, Extent)):
-            return []
+            return None
     written = (s for s in row.body if isinstance(s, Write))
-    return found if all(_follows(w.operand, w.access, pair, operands) for w in written) else []
-
-
-def _follows(operand: int, access: Access, pair: tuple[str, str],
-             operands: Sequence[Operand]) -> bool:
-    """Whether each row of an operand lies behind the one before."""
-    outer, inner = ([d for d, at in enumerate(access) if axis in at.axes] for axis in pair)
-    return (len(outer) == len(inner) == 1 and access[outer[0]].shifted == pair[0]
-            and access[inner[0]].axis == pair[1] and operands[operand].layout.joins(*outer, *inner))
+    return found if all(follows(operands[w.operand], w.access, *pair) for w in written) else None
 
 
 def _name(value: Value, operands: Sequence[Operand], taken: set[str]) -> str:

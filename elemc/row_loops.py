@@ -23,7 +23,7 @@ from .nest import (
     Write,
     statements,
 )
-from .row_ends import turns
+from .row_ends import grouped, turns
 from .values import Load, Op, Value
 
 
@@ -37,15 +37,19 @@ class RowLoops(FoldLoops):
         self.tile, self.pad = TILE_BYTES, PAD_BYTES
 
     def rows(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
-        """A loop over rows that takes several at a time as one, and the loop along these."""
+        """A loop over rows that takes several, or all, as one, and the loop along these."""
         k, [row] = self.digit[item.axis], item.body
         assert isinstance(row, Loop)
-        length = self.extent(row.axis)
-        self.instead[item.axis], self.within[row.axis] = f"b{k}", ("0", f"w{k} * {length}")
+        length, joined = self.extent(row.axis), item.kind.endswith("joined rows")
+        count = grouped(turns(start, stop)) if joined else f"w{k}"
+        self.instead[item.axis] = start if joined else f"b{k}"
+        self.within[row.axis] = "0", f"{count} * {length}"
         self.repeated.add(row.axis)
         body = self.body(item.body)
         self.repeated.remove(row.axis)
         del self.instead[item.axis], self.within[row.axis]
+        if joined:
+            return {"kind": "all", "body": body}
         return {"kind": "strip", "base": f"b{k}", "width": f"w{k}", "start": start, "stop": stop,
                 "most": f"ROWS_OF({length}, {self.extent(item.axis)})", "fetch": [], "body": body}
 

@@ -267,7 +267,7 @@ class _Scheduler(Keeping):
             return is_fold(value) or scope.find(value) is not None
 
         for load in beside(level_roots, bound, self.spec, is_there):
-            order = dict.fromkeys(a for r in level_roots for a in remaining(r, bound))
+            order = dict.fromkeys(axis_of(a) for r in level_roots for a in remaining(r, bound))
             columns = tuple(a for a in order if a in load.axes)
             buffer = self.buffer(f"{self.spec.operands[load.operand].name}_rows", load.dtype,
                                  columns, shared=False, strip=bound[-1], length="TURN")

@@ -20,7 +20,7 @@ from .order import few_axes, roots
 from .records import dataclass
 from .refold import loads_of, memory_order, runs_along
 from .roots import Root, axis_of, in_strips, next_axis, remaining
-from .specialize import IN_FOLDS, Across, read_across, steps_across
+from .specialize import HELD, IN_FOLDS, Across, read_across, steps_across
 from .values import (
     VECTOR,
     ZERO,
@@ -89,8 +89,10 @@ def crossing(spec: Specialized) -> tuple[Across, ...]:
     if len(lines) > 1 and any(isinstance(v, Fold) for v in values):
         for root in roots(spec):
             if root.over and not in_strips(root.order):
+                order = [*map(axis_of, root.order)]
                 for load in loads_of(root.fold, spec):
-                    found |= steps_across(load, {axis_of(root.order[-1])}, IN_FOLDS, spec)
+                    held = IN_FOLDS if load.dtype.itemsize <= 4 else HELD
+                    found |= steps_across(load, order, held, spec)
     return tuple(found)
 
 
@@ -99,23 +101,25 @@ def beside(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialize
     """What is read line by line along the rows of which each turn of the last loop takes one.
 
     Where stores and folds need all of a row, a tile does not do.  What is turned one by one takes
-    longer than to be read across, and the last row does not come first; around a few elements loops
-    may go back, in lanes.  As above, what `is_there` counts, not what it is made of.
+    longer than to be read across, and so do short rows, but where functions are called, which let
+    no later line be asked for while they compute.  The last row does not come first; around a few
+    elements loops may go back, in lanes.  As above, what `is_there` counts, not what it is made of.
     """
-    inner = {a for r in roots_of_loop for a in remaining(r, bound)}
+    order = [axis_of(a) for r in roots_of_loop for a in remaining(r, bound)]
     back = any(isinstance(r.of, Scan) and r.of.reverse and bound[-1] in r.over
                for r in roots_of_loop if bound)
-    if not bound or back or in_strips((*bound, *inner)):
+    if not bound or back or in_strips(bound):
         return []
     found, few = [], few_axes(spec)
-    for value in walk([v for r in roots_of_loop for v in r.inputs()], is_there):
-        if isinstance(value, Load) and not (inner.isdisjoint(value.axes) or is_there(value)):
-            operand = spec.operands[value.operand]
+    values = walk([v for r in roots_of_loop for v in r.inputs()], is_there)
+    least = 1 if calls(values) else VECTOR
+    for value in values:
+        if isinstance(value, Load) and not (value.axes.isdisjoint(order) or is_there(value)):
+            operand, inner = spec.operands[value.operand], [a for a in order if a in value.axes]
             lines = operand.layout.unit and runs_along(
                 value.access, operand.layout.perm, bound[-1])
-            long = few.isdisjoint(inner & value.axes) and all(
-                spec.between(a)[1] >= VECTOR for a in value.axes & {bound[-1], *inner})
-            if lines and long and operand.squares and not value.guard:
+            if lines and few.isdisjoint(inner) and operand.squares and not value.guard and (
+                    spec.between(bound[-1])[1] >= VECTOR and spec.between(inner[-1])[1] >= least):
                 found.append(value)
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from .quotients import by_inverses, divides
 from .ratios import by_constants
 from .reads import Env
 from .records import dataclass
-from .refold import refold
+from .refold import memory_order, refold
 from .values import (
+    FEW,
     ZERO,
     Fold,
     Load,
@@ -198,24 +199,33 @@ def read_across(spec: Specialized) -> tuple[Across, ...]:
     For each the input, the dimension along which it is stored: a step in it goes to another line;
     how many bytes of lines may be read in place; and the extents whose product is their number.
     """
-    along = set(lines(spec).values())
     found: dict[Across, None] = {}
-    for load in walk(roots_of(spec.stores), is_fold):
-        if isinstance(load, Load):
-            found |= steps_across(load, along, IN_MAPS, spec)
+    dear = calls(walk(roots_of(spec.stores)))
+    for store in lines(spec):
+        order = memory_order(store.access, spec.operands[store.operand])
+        few = spec.between(order[-1])[1] <= FEW // 2  # of which compilers make vectors of several
+        for load in walk(roots_of([store]), is_fold):
+            if isinstance(load, Load):
+                narrow = dear or load.dtype.itemsize <= 4
+                held = IN_FOLDS if dear and not few else IN_MAPS if narrow else HELD
+                found |= steps_across(load, order, held, spec)
     return tuple(found)
 
 
-def steps_across(load: Load, along: Collection[str], narrow: int, spec: Specialized
+def steps_across(load: Load, order: Sequence[str], held: int, spec: Specialized
                  ) -> dict[Across, None]:
-    """Where a step along these axes goes to another line; `narrow` elements are read in place."""
+    """Where loops in this order go to another line before one ends; `held` bytes may be."""
     operand = spec.operands[load.operand]
-    if operand.role != "in" or not operand.layout.unit:
+    if operand.role != "in" or not operand.layout.unit or not operand.layout.perm:
         return {}
-    held = narrow if load.dtype.itemsize <= 4 else HELD
-    return {(load.operand, dim, held, spec.axes[axis]): None
+    line = load.access[operand.layout.perm[-1]].axis
+    inner = order[order.index(line) + 1:] if line in order else order[-1:]
+    inner = [a for a in inner if a in load.axes]
+    extents = tuple(e for a in inner for e in spec.axes[a])
+    return {(load.operand, dim, held, extents): None
             for dim, at in enumerate(load.access) for axis, step in at.terms
-            if axis in along and step == 1 and at.divisor == 1 and dim != operand.layout.perm[-1]}
+            if axis in inner[-1:] and step == 1 and at.divisor == 1
+            and dim != operand.layout.perm[-1]}
 
 
 def _fields(given: Given) -> tuple[np.dtype, str, Layout]:

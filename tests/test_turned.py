@@ -80,6 +80,37 @@ def test_short_lines(dtype, gap):
                 np.testing.assert_array_equal(f(x, y), quiet(BY_ROWS["sums"], x, y))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("shape", [(301, 17, 7), (40, 90, 5), (70, 100, 3), (600, 3, 100)], ids=str)
+def test_short_rows_of_what_is_dear(shape, dtype, threads):
+    """Functions let no line be asked for: rows are turned, however short, and then are one."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, *shape)).astype(dtype)
+    maps = [lambda x, y: np.exp(x - y), lambda x, y: np.sin(y) * x, lambda x, y: np.exp(x - y) > 1]
+    before = ec.get_num_threads()
+    try:
+        ec.set_num_threads(threads)
+        for function in maps:
+            f = ec.compile(function)
+            want = f(x, y)
+            np.testing.assert_allclose(want, function(x, y), rtol=1e-5)
+            for axes in (2, 1, 0), (1, 2, 0), (0, 2, 1):
+                across = np.ascontiguousarray(y.transpose(axes)).transpose(np.argsort(axes))
+                assert_same_bits(f(x, across), want)
+            assert "turn_" in f.dump(x, y.T.copy().T)
+    finally:
+        ec.set_num_threads(before)
+
+
+def test_rows_that_are_one():
+    """What is turned lies as all else does: short rows of these are one long row."""
+    x, y = np.zeros((301, 17, 7)), np.zeros((7, 17, 301)).T
+    f = ec.compile(lambda x, y: np.exp(x - y))
+    assert "full = n1 * n2" in f.dump(x, y)
+    assert "n1 * n2; i2++" not in f.dump(x[:, ::2], y[:, ::2])  # rows apart
+
+
 def test_what_is_turned():
     """More lines than the first cache holds, or of narrow elements than 16; whole squares of them."""
     def text(shape, dtype, name="sums"):
