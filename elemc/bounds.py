@@ -11,8 +11,14 @@ from . import quotients
 from .cost import DEAR, FORESEEN, HELD, JAMMED, calls, jams
 from .layout import STEPS
 from .places import COUNTS, PLACED
-from .refold import loads_of, memory_order, order_in_memory, read_again
-from .repeating import MANY_ROWS, most_repeated
+from .refold import (
+    MANY_ROWS,
+    loads_of,
+    memory_order,
+    most_repeated,
+    order_in_memory,
+    read_again,
+)
 from .values import (
     AGAIN,
     ASKED,
@@ -160,6 +166,8 @@ class _Marks:
             marks.append(ASKED - 1)
         if any(f.program.exact and len(f.over) > 1 for f in along):
             marks += [2 * SHORT - 1, 4 * SHORT - 1]
+        if along and calls(self.values):
+            marks.append(LINED - 1)
         several = len(along) + (axis in self.written) > 1
         if along and far and several:
             marks.append(ASKED - 1)
@@ -176,7 +184,8 @@ class _Marks:
             self.meet(self.longest(axis), [0, LINED - 1])
 
     def of_repeated(self) -> None:
-        """What short rows share is repeated if there are `MANY_ROWS`."""
+        """What short rows share is repeated if there are `MANY_ROWS`, or divided, if more."""
+        one = any(quotients.divides(v) and not v.args[1].axes for v in self.values)
         for store in self.spec.stores:
             order = memory_order(store.access, self.spec.operands[store.operand])
             if len(order) < 2:
@@ -184,7 +193,8 @@ class _Marks:
             rows, row = order[-2:]
             length = math.prod(self.sizes[e] for e in self.spec.axes[row])
             if length <= most_repeated(self.spec.operands):
-                self.meet(self.longest(rows), [0, MANY_ROWS - 1])
+                self.meet(self.longest(rows), [
+                    0, MANY_ROWS - 1, *([quotients.MANY - 1] if one else [])])
                 for e in self.spec.axes[rows]:
                     self.found.setdefault(e, (1, LONGEST))
 

@@ -31,16 +31,20 @@ from .nest import (
 )
 from .ops import OVER
 from .repeating import with_copies
-from .values import Literal, Load, Op, Value, walk
+from .values import LINED, Literal, Load, Op, Specialized, Value, walk
 
 
-def divide_in_blocks(kernel: Kernel) -> None:
-    """Let the quotients of independent loops be made block by block."""
+def divide_in_blocks(kernel: Kernel, spec: Specialized) -> None:
+    """Let the quotients of independent loops be made block by block; short rows are one, or not."""
     for phase in kernel.phases:
+        joined = [id(row) for s in statements(phase.body) if isinstance(s, Loop)
+                  and s.kind.endswith("rows") for row in s.body]
         taken = names_made(phase.body)
         streamed = {w.operand: s for s in statements(phase.body) if isinstance(s, Loop)
                     for w in s.lines}
         for body, loop in maps(phase.body):
+            if spec.between(loop.axis)[0] < LINED and id(loop) not in joined:
+                continue
             elsewhere = {k for k, by in streamed.items() if by is not loop}
             if cut := _Cut(loop, kernel.operands, taken, elsewhere).made():
                 own = any(isinstance(s, Local) for s in cut)

@@ -18,7 +18,7 @@ import numpy as np
 from .cost import HEAVY, cost
 from .ops import OPS, OVER
 from .ops_base import ScalarOp
-from .refold import memory_order
+from .refold import may_repeat, memory_order
 from .values import (
     AGAIN,
     LINED,
@@ -32,6 +32,8 @@ from .values import (
     roots_of,
     walk,
 )
+
+MANY = 256  # short rows, at least, whose quotients are worth blocks
 
 
 def by_inverses(spec: Specialized) -> Specialized:
@@ -77,12 +79,16 @@ def divides(value: Value) -> bool:
 def _divides_rows(value: Op, order: Sequence[str], spec: Specialized) -> bool:
     """Whether many doubles of a row are divided by one, or many rows by the same row.
 
-    Vectors of floats are divided in half the time, so that nothing is left to gain.
+    Many short rows may be one (`repeating`).  Vectors of floats are divided in half the time, so
+    that nothing is left to gain.
     """
     x, y = value.args
     if value.dtype.itemsize < 8 or not order:
         return False
-    if order[-1] not in x.axes or not y.axes < x.axes or spec.between(order[-1])[0] < LINED:
+    if order[-1] not in x.axes or not y.axes < x.axes:
+        return False
+    if spec.between(order[-1])[0] < LINED and not (
+            y.axes.isdisjoint(order[-2:]) and may_repeat(order, MANY, spec)):
         return False
     # what comes from memory is waited for, but not what is dear, which waits in a buffer
     if spec.large and cost(walk([x], is_fold)) < HEAVY:

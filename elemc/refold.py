@@ -23,6 +23,7 @@ from .ops import OPS
 from .values import (
     BLOCK,
     FEW,
+    LINED,
     LONGEST,
     SELECT,
     SHORT,
@@ -39,6 +40,8 @@ from .values import (
     rewrite,
     walk,
 )
+
+MANY_ROWS = 32  # at least, for which what they share is repeated: copies take time
 
 
 def refold(spec: Specialized) -> Specialized:
@@ -199,6 +202,17 @@ def runs_along(access: Access, perm: Sequence[int], axis: str) -> bool:
     last = access[perm[-1]] if perm else ZERO
     return last.terms == ((axis, 1),) and last.divisor == 1 and (
         sum(axis in at.axes for at in access) == 1)
+
+
+def most_repeated(operands: Sequence[Operand]) -> int:
+    """How many elements a row has at most that wastes much of its vectors."""
+    return min(LINED, LINED * 4 // min(o.dtype.itemsize for o in operands)) - 1
+
+
+def may_repeat(order: Sequence[str], least: int, spec: Specialized) -> bool:
+    """Whether there are short rows, and so many at least."""
+    return len(order) > 1 and spec.between(order[-2])[0] >= least and (
+        spec.between(order[-1])[1] <= most_repeated(spec.operands))
 
 
 def follows(operand: Operand, access: Access, rows: str, row: str) -> bool:

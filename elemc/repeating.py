@@ -27,9 +27,8 @@ from .nest import (
     statements,
     values_of,
 )
-from .refold import follows
+from .refold import MANY_ROWS, follows, most_repeated
 from .values import (
-    LINED,
     Convert,
     Extent,
     Literal,
@@ -41,8 +40,6 @@ from .values import (
     over_new,
     walk,
 )
-
-MANY_ROWS = 32  # at least: copies take time
 
 
 def repeat_rows(kernel: Kernel, spec: Specialized) -> None:
@@ -76,11 +73,6 @@ def _short_rows(body: Sequence[Statement], spec: Specialized) -> Iterator[tuple[
                 if plain and _is_short(row.axis, spec) and all(
                         isinstance(s, (Let, Write)) for s in row.body):
                     yield rows, row
-
-
-def most_repeated(operands: Sequence[Operand]) -> int:
-    """How many elements a row has at most that wastes much of its vectors."""
-    return min(LINED, LINED * 4 // min(o.dtype.itemsize for o in operands)) - 1
 
 
 def _is_short(row: str, spec: Specialized) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from .cost import calls
+from .cost import HEAVY, calls
 from .dtypes import ctype
 from .jamming import WITH_NAN
 from .layout import INTERLEAVED, STEP
@@ -31,7 +31,7 @@ from .nest import (
     values_of,
 )
 from .picking import Picking, is_store
-from .values import ASKED, SELECT, VECTOR, Load, Op, Value, walk
+from .values import ASKED, LINED, SELECT, VECTOR, Load, Op, Value, walk
 
 
 class RowEnds(Picking):
@@ -75,7 +75,10 @@ class RowEnds(Picking):
         wide = lanes if apart == 1 else f"{lanes} * {apart}"
         left = f"(({stop} - 1) % {lanes} + 1)" if over else self.left(stop, lanes)
         values = walk(v for s in last for v in values_of(s))
+        called = lanes_in_vector([v for v in values if isinstance(v, Op) and v.op.cost >= HEAVY])
         view: dict[str, Any] = {
+            # of what is dear, only vectors that hold what is left
+            "halves": calls(values) and not over and item.most < LINED and count >= 2 * called,
             "again": again, "others_first": bool(stores), "left": left, "same": same,
             "first": "k" if same else f"k * {wide}",
             # past a branch gcc takes lanes from memory: calls and gathering take longer than that

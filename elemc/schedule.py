@@ -71,9 +71,9 @@ def schedule(spec: Specialized) -> Kernel:
     scheduler = _Scheduler(spec)
     scheduler.compute_once()
     scheduler.top(scheduler.roots)
-    divide_in_blocks(scheduler.kernel)
-    jam(scheduler.kernel, spec)
     repeat_rows(scheduler.kernel, spec)
+    divide_in_blocks(scheduler.kernel, spec)
+    jam(scheduler.kernel, spec)
     convert_in_blocks(scheduler.kernel, spec)
     return scheduler.kernel
 

@@ -229,3 +229,21 @@ def test_maps(f, shape):
     if want.shape == shape:
         want = compiled(x, s)
         np.testing.assert_array_equal(compiled(x, s, out=x), want)
+
+
+@pytest.mark.parametrize("columns", [3, 5, 20, 60])
+def test_many_short_rows(columns):
+    """They are one row, in blocks, if all are divided by one number."""
+    x = np.random.default_rng(0).standard_normal((331, columns)) * 10.0**np.arange(columns)
+    x.flat[::97] = 5e-324, *np.resize([1e308, -0.0, np.inf, np.nan, 1e-300], len(x.flat[::97]) - 1)
+    y = np.arange(1.0, columns + 1)
+    f, g = ec.compile(lambda x, y: (x - y) / 255), ec.compile(lambda x, y, s: 2 * (x / s) + y)
+    for rows in (300, 331):
+        with np.errstate(all="ignore"):
+            want = (x[:rows] - y) / 255, 2 * (x[:rows] / 0.7) + y
+        for got, of in zip((f(x[:rows], y), g(x[:rows], y, np.float64(0.7))), want, strict=True):
+            np.testing.assert_array_equal(got, of)
+            assert np.array_equal(np.signbit(got[~np.isnan(of)]), np.signbit(of[~np.isnan(of)]))
+    assert "elemc_quotients(" in f.dump(x, y)
+    by_columns = ec.compile(lambda x, y: (x - y) / y)
+    assert "quotients" not in f.dump(x[:200], y) + by_columns.dump(x, y)

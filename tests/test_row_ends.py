@@ -314,3 +314,17 @@ def test_lanes_of_extrema_are_searched_for_nan(dtype, flags, monkeypatch):
                 np.testing.assert_array_equal(got, want)
             assert ("maximum_of_lanes" in f.dump(part)) == (columns < 512)
     assert "of_lanes" not in ec.compile(lambda x: x.max(axis=1)).dump(np.ones((40, 20), int))
+
+
+@pytest.mark.parametrize("columns", [16, 17, 24, 25, 31, 33, 40, 47, 127])
+def test_of_what_is_dear_only_the_lanes_that_are_left(columns):
+    """Half of them, if as many fill a vector; the others keep what they have."""
+    x = np.random.default_rng(columns).standard_normal((40, columns))
+    sums, most = ec.compile(lambda x: np.exp(x).sum(axis=1)), ec.compile(
+        lambda x: np.sin(x).max(axis=1))
+    np.testing.assert_allclose(sums(x), np.exp(x).sum(axis=1), rtol=1e-14)
+    np.testing.assert_allclose(most(x), np.sin(x).max(axis=1), rtol=1e-15)
+    assert np.isnan(most(np.where(np.arange(columns) == columns - 1, np.nan, x))).all()
+    halves = "LANES / 2; l < LANES; l++"
+    assert halves in sums.dump(x) and halves not in sums.dump(x.astype("f4"))
+    assert halves not in sums.dump(np.ones((40, 300)))
