@@ -38,7 +38,7 @@ from .values import (
     walk,
 )
 
-SQUARE = 32  # bytes of the lines of a square that is turned in registers
+FEWEST, SQUARE = 4, 32  # lines that are turned in tiles, at least; bytes of those of a square
 
 
 def same_states(a: Store | Fold, b: Store | Fold) -> bool:
@@ -73,8 +73,9 @@ def across(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialize
     for value in walk([v for r in roots_of_loop for v in r.inputs()], is_there):
         if isinstance(value, Load) and value.axes.issuperset(outer) and not is_there(value):
             layout = spec.operands[value.operand].layout
-            # a few lines are read again from caches, or turned in registers if they are a square
-            least = min(VECTOR, SQUARE // value.dtype.itemsize) if spec.large else VECTOR
+            # fewer lines are read again from caches, narrow ones that are near sooner than turned
+            size = value.dtype.itemsize
+            least = min(FEWEST, SQUARE // size) if spec.large else FEWEST if size > 2 else VECTOR
             if shortest >= least and layout.unit and runs_along(
                     value.access, layout.perm, outer[0]):
                 found.append(value)

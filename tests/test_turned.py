@@ -103,6 +103,20 @@ def test_short_rows_of_what_is_dear(shape, dtype, threads):
         ec.set_num_threads(before)
 
 
+@pytest.mark.parametrize("dtype", ["f8", "f4", "c16", "i2"])
+def test_few_lines(dtype):
+    """From 4 on they are turned, narrow ones from 8; the last may have none that follows."""
+    rng = np.random.default_rng(0)
+    f = ec.compile(lambda x, y: x * x - y)
+    for columns in (3, 4, 7, 8):
+        x = rng.integers(0, 9, (701, columns)).astype(dtype)
+        y, out = np.asfortranarray(x + 1), np.asfortranarray(0 * x)
+        for z in (x, x[::-1]):
+            np.testing.assert_array_equal(f(z, y, out=out), z * z - y)
+        turned = "x_tile" in f.specializations[-1].source.text
+        assert turned == (columns >= (8 if dtype == "i2" else 4)), columns
+
+
 def test_rows_that_are_one():
     """What is turned lies as all else does: short rows of these are one long row."""
     x, y = np.zeros((301, 17, 7)), np.zeros((7, 17, 301)).T
