@@ -36,8 +36,7 @@ def meaning(expression, arrays, mode, order):
 
 
 @pytest.mark.parametrize(("dtype", "order"), [
-    pytest.param("float64", "c", marks=pytest.mark.optimized), ("float64", "f"), ("int32", "f"),
-    ("float32", "c")])
+    pytest.param("float64", "c", marks=pytest.mark.optimized), ("float64", "f"), ("int32", "f")])
 @pytest.mark.parametrize(("rx", "ry"), [(2, 1), (1, 2), (3, 2), (2, 0)])
 def test_meaning(rx, ry, order, dtype):
     sizes = [3, 4, 5, 6]
@@ -56,7 +55,7 @@ def test_meaning(rx, ry, order, dtype):
     for a, b in pairs:
         for got, want in zip(f(a, b), wanted, strict=True):
             assert got.dtype == np.asarray(want).dtype
-            np.testing.assert_allclose(got, want, rtol=1e-5 if dtype == "float32" else 1e-12)
+            np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
 def test_order_c_is_the_transpose_of_order_f():

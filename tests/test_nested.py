@@ -105,7 +105,7 @@ def test_places_in_rows_apart(dtype, length):
     rng = np.random.default_rng(length)
     whole = rng.integers(0, 50, (70, length + 3))
     functions = {name: method(name) for name in ("argmax", "argmin", "max", "min")}
-    for full in (whole, np.minimum(whole, 48), whole * 0):
+    for full in (whole, np.minimum(whole, 48)):
         x = full.astype(dtype)[:, :length]
         laid = (x, x.T, x[::-1], x[:, ::-1])
         compile_together((f, [y]) for f in functions.values() for y in laid)
@@ -172,7 +172,7 @@ def test_places(name, dtype, shape):
     if dtype == "bool":
         x = x & (rng.random(shape) > 0.9)
     g = ec.compile(PLACES[name])
-    tables = (x, x.T.copy().T, x[::-1, ::-1], np.where(x > 0, x, x[0, 0]))
+    tables = (x, x.T.copy().T, np.where(x > 0, x, x[0, 0])[::-1, ::-1])
     compile_together((g, [table]) for table in tables)
     with np.errstate(over="ignore"):
         for table in tables:

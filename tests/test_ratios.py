@@ -43,7 +43,7 @@ def over(y, dtype):
 
 @pytest.mark.parametrize("flags", ["", "-mno-fma -mno-avx512f"], ids=["", "no fma"])
 @pytest.mark.parametrize("result", ["f4", "f8"])
-@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u8"])
+@pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "u8"])
 def test_every_bit(dtype, result, flags, monkeypatch):
     monkeypatch.setenv("ELEMC_CFLAGS", flags)
     x, numbers = integers(dtype), np.array(CONSTANTS + CLOSE[result], result)
