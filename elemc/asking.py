@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .accesses import runs_along
 from .cost import HELD, calls, cost
 from .nest import LaneLoop, Loop, Statement, statements, values_of
-from .refold import runs_along
 from .sharing import rows_of
 from .values import ASKED, LINED, Load, Specialized, Value, walk
 

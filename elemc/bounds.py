@@ -8,17 +8,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from . import quotients
+from .accesses import MANY_ROWS, memory_order, most_repeated, order_in_memory, read_again
 from .cost import DEAR, FORESEEN, HELD, JAMMED, calls, jams
 from .layout import STEPS
 from .places import COUNTS, PLACED
-from .refold import (
-    MANY_ROWS,
-    loads_of,
-    memory_order,
-    most_repeated,
-    order_in_memory,
-    read_again,
-)
+from .refold import loads_of
 from .values import (
     AGAIN,
     ASKED,

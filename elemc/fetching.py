@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from .accesses import read_again, runs_along
 from .expressions import Use
 from .nest import (
     CHOICES,
@@ -20,7 +21,6 @@ from .nest import (
     statements,
     values_of,
 )
-from .refold import read_again, runs_along
 from .row_ends import RowEnds
 from .sharing import rows_of
 from .values import Load, Op, walk

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from .accesses import read_again
 from .blocks import divided
 from .cost import HEAVY, JAMMED, cost, jams
 from .dtypes import ctype
@@ -31,7 +32,6 @@ from .nest import (
     values_of,
 )
 from .ops import OPS
-from .refold import read_again
 from .values import ASKED, FILLED, At, Fold, Load, Op, Specialized, Value, over_new, roots_of, walk
 
 WITH_NAN = (OPS["maximum"], OPS["minimum"])  # the result is NaN if any operand is

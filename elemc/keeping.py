@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from .accesses import memory_order
 from .choices import part_sides
 from .cost import HEAVY, cost
 from .folding import Folding
 from .nest import Assign, Loop
 from .once import once
 from .order import few_axes, roots
-from .refold import memory_order
 from .roots import Root, axis_of, is_side, next_axis, open_strip
 from .scope import Scope
 from .sharing import Segment, carried

@@ -13,10 +13,11 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from .accesses import follows, memory_order, order_in_memory, runs_along
 from .cost import HEAVY, calls, cost
 from .layout import Operand
 from .quotients import divides
-from .refold import follows, loads_of, memory_order, order_in_memory, runs_along
+from .refold import loads_of
 from .roots import Root, axis_of, folds_below, holds, in_strips, read_apart
 from .together import together
 from .values import (

@@ -15,10 +15,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from .accesses import may_repeat, memory_order
 from .cost import HEAVY, cost
 from .ops import OPS, OVER
 from .ops_base import ScalarOp
-from .refold import may_repeat, memory_order
 from .values import (
     AGAIN,
     LINED,

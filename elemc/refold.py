@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
@@ -16,19 +16,16 @@ from typing import Any
 import numpy as np
 
 from . import places
+from .accesses import memory_order, order_in_memory
 from .accumulators import ACCUMULATORS
 from .close import INDEX, fold_program
-from .layout import Operand
 from .ops import OPS
 from .values import (
     BLOCK,
     FEW,
-    LINED,
     LONGEST,
     SELECT,
     SHORT,
-    ZERO,
-    Access,
     Convert,
     Fold,
     Literal,
@@ -40,8 +37,6 @@ from .values import (
     rewrite,
     walk,
 )
-
-MANY_ROWS = 32  # at least, for which what they share is repeated: copies take time
 
 
 def refold(spec: Specialized) -> Specialized:
@@ -178,54 +173,3 @@ def loads_of(fold: Fold, spec: Specialized) -> list[Load]:
     return sorted(loads, key=lambda v: (
         -len(v.axes), apart(v), length(v) > BLOCK, -alike[inner[v]],
         narrow and fold.axes.issuperset(inner[v]), length(v), v.operand))
-
-
-def order_in_memory(loads: Iterable[Load], operands: Sequence[Operand]) -> list[str]:
-    """The axes of `loads`, from the largest stride to the smallest; the first ones decide."""
-    found: dict[str, None] = {}
-    for load in loads:
-        found.update(dict.fromkeys(memory_order(load.access, operands[load.operand])))
-    return list(found)
-
-
-def memory_order(access: Access, operand: Operand) -> tuple[str, ...]:
-    """The axes of an access, from the largest stride to the smallest."""
-    dims = [*operand.layout.perm, *(d for d in range(operand.ndim) if d not in operand.layout.perm)]
-    found: dict[str, None] = {}
-    for dim in dims:
-        found.update(dict.fromkeys(axis for axis, _ in access[dim].terms))
-    return tuple(found)
-
-
-def runs_along(access: Access, perm: Sequence[int], axis: str) -> bool:
-    """Whether indices along `axis` alone are places along lines of memory."""
-    last = access[perm[-1]] if perm else ZERO
-    return last.terms == ((axis, 1),) and last.divisor == 1 and (
-        sum(axis in at.axes for at in access) == 1)
-
-
-def most_repeated(operands: Sequence[Operand]) -> int:
-    """How many elements a row has at most that wastes much of its vectors."""
-    return min(LINED, LINED * 4 // min(o.dtype.itemsize for o in operands)) - 1
-
-
-def may_repeat(order: Sequence[str], least: int, spec: Specialized) -> bool:
-    """Whether there are short rows, and so many at least."""
-    return len(order) > 1 and spec.between(order[-2])[0] >= least and (
-        spec.between(order[-1])[1] <= most_repeated(spec.operands))
-
-
-def follows(operand: Operand, access: Access, rows: str, row: str) -> bool:
-    """Whether each row of an operand lies behind the one before."""
-    outer, inner = ([d for d, at in enumerate(access) if axis in at.axes] for axis in (rows, row))
-    return (len(outer) == len(inner) == 1 and access[outer[0]].shifted == rows
-            and access[inner[0]].axis == row and operand.layout.joins(*outer, *inner))
-
-
-def read_again(loads: Iterable[Load], axis: str, operands: Sequence[Operand]) -> list[Load]:
-    """The lines along `axis` that every turn of the loop around reads anew, if they are several."""
-    along = [v for v in loads if axis in v.axes]
-    again = [v for v in along if any(len(v.axes) < len(w.axes) for w in along)
-             and (layout := operands[v.operand].layout).step > 0
-             and runs_along(v.access, layout.perm, axis)]
-    return again if len(again) > 1 else []

@@ -2,7 +2,8 @@
 
 `(x - mean) / scale` goes over every row of a table anew, and what fills no vector at its end takes
 as long as the rest.  If rows follow each other in memory wherever they are read and written, but
-for one that all of them need, many are one long row, given as many copies of that one.
+for one that all of them need, many are one long row, given as many copies of that one.  If they
+share none, as where only what was turned lay otherwise, all of them are.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from .accesses import MANY_ROWS, follows, most_repeated
 from .cnames import fresh
 from .layout import Operand
 from .nest import (
@@ -27,7 +29,6 @@ from .nest import (
     statements,
     values_of,
 )
-from .refold import MANY_ROWS, follows, most_repeated
 from .values import (
     Convert,
     Extent,

@@ -18,6 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from .accesses import runs_along
 from .asking import ask_in_time
 from .cost import HEAVY, calls, cost
 from .dividing import divide_in_blocks
@@ -35,7 +36,6 @@ from .nest import (
     statements,
     values_of,
 )
-from .refold import runs_along
 from .repeating import repeat_rows
 from .roots import HOLDS, Root, axis_of, is_side, next_axis, open_strip, remaining
 from .scope import Scope

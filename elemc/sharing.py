@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 
+from .accesses import memory_order, runs_along
 from .cost import calls
 from .layout import Layout
 from .nest import (
@@ -18,7 +19,7 @@ from .nest import (
 )
 from .order import few_axes, roots
 from .records import dataclass
-from .refold import loads_of, memory_order, runs_along
+from .refold import loads_of
 from .roots import Root, axis_of, in_strips, next_axis, remaining
 from .specialize import HELD, IN_FOLDS, Across, read_across, steps_across
 from .values import (

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from .accesses import memory_order
 from .coalesce import merge_axes
 from .cost import calls
 from .graph import Graph
@@ -16,7 +17,7 @@ from .quotients import by_inverses, divides
 from .ratios import by_constants
 from .reads import Env
 from .records import dataclass
-from .refold import memory_order, refold
+from .refold import refold
 from .values import (
     FEW,
     ZERO,

@@ -16,10 +16,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from .accesses import memory_order, order_in_memory
 from .cost import HEAVY, calls
 from .layout import INTERLEAVED
 from .nest import CHUNK, LANES, PACK, ROWS
-from .refold import loads_of, memory_order, order_in_memory
+from .refold import loads_of
 from .roots import Root, axis_of, in_strips
 from .values import (
     BLOCK,
