@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from .layout import Operand
-from .values import LINED, ZERO, Access, Load, Specialized
+from .values import LINED, ZERO, Access, Load, Specialized, Store
 
 MANY_ROWS = 32  # at least, for which what they share is repeated: copies take time
 
@@ -34,15 +34,17 @@ def runs_along(access: Access, perm: Sequence[int], axis: str) -> bool:
         sum(axis in at.axes for at in access) == 1)
 
 
+def may_turn(load: Load, axis: str, least: int, spec: Specialized) -> bool:
+    """Whether vectors turn squares of what is read in lines along an axis, of so many at least."""
+    operand = spec.operands[load.operand]
+    return (operand.squares and operand.layout.unit and not load.guard
+            and runs_along(load.access, operand.layout.perm, axis)
+            and spec.between(axis)[1] >= least)
+
+
 def most_repeated(operands: Sequence[Operand]) -> int:
     """How many elements a row has at most that wastes much of its vectors."""
     return min(LINED, LINED * 4 // min(o.dtype.itemsize for o in operands)) - 1
-
-
-def may_repeat(order: Sequence[str], least: int, spec: Specialized) -> bool:
-    """Whether there are short rows, and so many at least."""
-    return len(order) > 1 and spec.between(order[-2])[0] >= least and (
-        spec.between(order[-1])[1] <= most_repeated(spec.operands))
 
 
 def follows(operand: Operand, access: Access, rows: str, row: str) -> bool:
@@ -50,6 +52,16 @@ def follows(operand: Operand, access: Access, rows: str, row: str) -> bool:
     outer, inner = ([d for d, at in enumerate(access) if axis in at.axes] for axis in (rows, row))
     return (len(outer) == len(inner) == 1 and access[outer[0]].shifted == rows
             and access[inner[0]].axis == row and operand.layout.joins(*outer, *inner))
+
+
+def may_repeat(store: Store, loads: Iterable[Load], least: int, spec: Specialized) -> bool:
+    """Whether `least` short rows are written and read one behind the other, but for shared ones."""
+    *_, rows, row = "", "", *memory_order(store.access, spec.operands[store.operand])
+    places: list[Load | Store] = [store, *(v for v in loads if rows in v.axes)]
+    return bool(rows) and spec.between(rows)[0] >= least and (
+        spec.between(row)[1] <= most_repeated(spec.operands)) and all(
+        follows(spec.operands[v.operand], v.access, rows, row)
+        for v in places)
 
 
 def read_again(loads: Iterable[Load], axis: str, operands: Sequence[Operand]) -> list[Load]:

@@ -35,10 +35,10 @@ from .values import LINED, Literal, Load, Op, Specialized, Value, walk
 
 
 def divide_in_blocks(kernel: Kernel, spec: Specialized) -> None:
-    """Let the quotients of independent loops be made block by block; short rows are one, or not."""
+    """Let the quotients of independent loops be made block by block, of short rows of several."""
     for phase in kernel.phases:
         joined = [id(row) for s in statements(phase.body) if isinstance(s, Loop)
-                  and s.kind.endswith("rows") for row in s.body]
+                  and s.kind.removeprefix("parallel ") in ("rows", "joined rows") for row in s.body]
         taken = names_made(phase.body)
         streamed = {w.operand: s for s in statements(phase.body) if isinstance(s, Loop)
                     for w in s.lines}

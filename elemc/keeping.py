@@ -194,7 +194,7 @@ class Keeping(Folding):
         slow = time >= WAITED and (passes or self.spec.between(row)[0] >= LINED)
         steps = {abs(self.spec.operands[v.operand].layout.step) for v in below
                  if isinstance(v, Load) and row in v.axes}
-        apart = 0 in steps or steps != {1} and self.spec.between(row)[0] >= LINED
+        apart = 0 in steps or max(steps, default=1) > 1 and self.spec.between(row)[0] >= LINED
         return several or slow or apart or cost(below) >= HEAVY or self.lies_across(below, row)
 
     def lies_across(self, values: Sequence[Value], row: str) -> bool:

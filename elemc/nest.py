@@ -132,9 +132,9 @@ class Loop:
     "search" ends where its condition holds.  "parts" are of a strip, STAGE elements each.  `lines`
     are writes of its body that go past the caches, a block at a time; of `lined`, which it writes
     or reads, vectors are to be whole lines; `ahead` is the axis around of which the next turn is
-    asked for; `asks` are operands whose next row is (`asking`); `length` names how long strips are:
-    STAGE, if they go from one loop to the next, PIECE, to a function, ABREAST, if of rows, SLICED,
-    if slices are within; `at_once` is how many turns go, two side by side or more in turn.
+    asked for, as `asks` are operands whose next row is (`asking`); `length` names how long strips
+    are: STAGE, if they go from one loop to the next, PIECE, to a function, ABREAST, if of rows,
+    SLICED, if slices are within; `at_once` is how many turns go, side by side or, of 8, in turn.
     """
 
     axis: str

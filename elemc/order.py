@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from .accesses import follows, memory_order, order_in_memory, runs_along
+from .accesses import follows, may_turn, memory_order, order_in_memory
 from .cost import HEAVY, calls, cost
 from .layout import Operand
 from .quotients import divides
@@ -157,17 +157,14 @@ def _turned(order: tuple[str, ...], over: Collection[str],
 
 def _joins(store: Store, order: tuple[str, ...], spec: Specialized) -> bool:
     """Whether short rows are one long row once what lies across them is turned."""
-    if not spec.crossed or len(order) < 3:
+    *outer, rows, row = "", "", *order
+    if not (spec.crossed and rows and spec.between(rows)[1] * spec.between(row)[1] >= 2 * SHORT):
         return False
-    *outer, rows, row = order
     loads = [v for v in walk(roots_of([store]), is_fold) if isinstance(v, Load)]
-    places: list[Load | Store] = [store, *(v for v in loads if not v.axes.isdisjoint((rows, row)))]
-    for place in places:
-        operand = spec.operands[place.operand]
-        turned = any(runs_along(place.access, operand.layout.perm, a) for a in outer)
-        if not turned and not follows(operand, place.access, rows, row):
-            return False
-    return True
+    places: list[Load | Store] = [store, *(
+        v for v in loads if not v.axes.isdisjoint((rows, row))
+        and not any(may_turn(v, a, SHORT, spec) for a in outer if a))]
+    return all(follows(spec.operands[v.operand], v.access, rows, row) for v in places)
 
 
 def _order_of_like(values: Sequence[Value], needs: Sequence[Fold], order: tuple[str, ...],

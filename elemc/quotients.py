@@ -26,6 +26,7 @@ from .values import (
     Load,
     Op,
     Specialized,
+    Store,
     Value,
     is_fold,
     over_new,
@@ -47,7 +48,7 @@ def by_inverses(spec: Specialized) -> Specialized:
         plain = store.mask is None and store.mode == "write"
         for value in walk([store.value], is_fold):
             if isinstance(value, Op) and divides(value):
-                goes = plain and _divides_rows(value, order, spec)
+                goes = plain and _divides_rows(value, order, store, spec)
                 chosen[value] = goes and chosen.get(value, True)
     folded = walk(a for v in walk(roots_of(spec.stores)) if is_fold(v) for a in v.args)
     chosen |= dict.fromkeys(folded, False)
@@ -76,7 +77,7 @@ def divides(value: Value) -> bool:
     return isinstance(value, Op) and value.op in (OPS["divide"], OVER) and value.dtype.char in "fd"
 
 
-def _divides_rows(value: Op, order: Sequence[str], spec: Specialized) -> bool:
+def _divides_rows(value: Op, order: Sequence[str], store: Store, spec: Specialized) -> bool:
     """Whether many doubles of a row are divided by one, or many rows by the same row.
 
     Many short rows may be one (`repeating`).  Vectors of floats are divided in half the time, so
@@ -87,9 +88,10 @@ def _divides_rows(value: Op, order: Sequence[str], spec: Specialized) -> bool:
         return False
     if order[-1] not in x.axes or not y.axes < x.axes:
         return False
-    if spec.between(order[-1])[0] < LINED and not (
-            y.axes.isdisjoint(order[-2:]) and may_repeat(order, MANY, spec)):
-        return False
+    if spec.between(order[-1])[0] < LINED:
+        loads = [v for v in walk([store.value], is_fold) if isinstance(v, Load)]
+        if not (y.axes.isdisjoint(order[-2:]) and may_repeat(store, loads, MANY, spec)):
+            return False
     # what comes from memory is waited for, but not what is dear, which waits in a buffer
     if spec.large and cost(walk([x], is_fold)) < HEAVY:
         return False

@@ -44,7 +44,7 @@ from .values import (
 
 
 def repeat_rows(kernel: Kernel, spec: Specialized) -> None:
-    """Let loops over short rows take several at a time, if only shared ones are in the way."""
+    """Let loops over short rows take several at a time, if shared ones are in the way, or all."""
     for phase in kernel.phases:
         body: list[Statement] = []
         buffers = {b.name for b in kernel.buffers}
@@ -87,7 +87,10 @@ def _is_short(row: str, spec: Specialized) -> bool:
 
 def _shared(rows: Loop, row: Loop, operands: Sequence[Operand], buffers: Collection[str]
             ) -> list[Value] | None:
-    """What all rows need anew, if all else follows the row before; `buffers` are there already."""
+    """What all rows need anew, which may be nothing, or None: something else follows no row before.
+
+    `buffers` are there already.
+    """
     pair, made = (rows.axis, row.axis), names_made(row.body)
 
     def there(value: Value) -> bool:
@@ -113,7 +116,7 @@ def _shared(rows: Loop, row: Loop, operands: Sequence[Operand], buffers: Collect
             if value.name not in made and not value.axes.isdisjoint(pair):
                 return None
         elif isinstance(value, Element):
-            if value.dims[-2:] != pair or value.at not in (None, "turn"):
+            if value.dims[-2:] != pair or value.at not in (None, "turn"):  # of strips, tiles
                 return None
         elif not isinstance(value, (Op, Convert, Literal, Extent)):
             return None

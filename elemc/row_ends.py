@@ -78,7 +78,7 @@ class RowEnds(Picking):
         called = lanes_in_vector([v for v in values if isinstance(v, Op) and v.op.cost >= HEAVY])
         view: dict[str, Any] = {
             # of what is dear, only vectors that hold what is left
-            "halves": calls(values) and not over and item.most < LINED and count >= 2 * called,
+            "half_lanes": calls(values) and not over and item.most < LINED and count >= 2 * called,
             "again": again, "others_first": bool(stores), "left": left, "same": same,
             "first": "k" if same else f"k * {wide}",
             # past a branch gcc takes lanes from memory: calls and gathering take longer than that

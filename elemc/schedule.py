@@ -43,6 +43,7 @@ from .sharing import (
     Segment,
     across,
     around_few,
+    axes_inside,
     beside,
     functions_of_rows,
     loops,
@@ -71,7 +72,7 @@ def schedule(spec: Specialized) -> Kernel:
     scheduler = _Scheduler(spec)
     scheduler.compute_once()
     scheduler.top(scheduler.roots)
-    repeat_rows(scheduler.kernel, spec)
+    repeat_rows(scheduler.kernel, spec)  # first: blocks are of several rows
     divide_in_blocks(scheduler.kernel, spec)
     jam(scheduler.kernel, spec)
     convert_in_blocks(scheduler.kernel, spec)
@@ -267,8 +268,7 @@ class _Scheduler(Keeping):
             return is_fold(value) or scope.find(value) is not None
 
         for load in beside(level_roots, bound, self.spec, is_there):
-            order = dict.fromkeys(axis_of(a) for r in level_roots for a in remaining(r, bound))
-            columns = tuple(a for a in order if a in load.axes)
+            columns = tuple(a for a in axes_inside(level_roots, bound) if a in load.axes)
             buffer = self.buffer(f"{self.spec.operands[load.operand].name}_rows", load.dtype,
                                  columns, shared=False, strip=bound[-1], length="TURN")
             rows = replace(buffer, axes=load.axes, dims=(bound[-1], *columns), at="turn")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 
-from .accesses import memory_order, runs_along
+from .accesses import may_turn, memory_order, runs_along
 from .cost import calls
 from .layout import Layout
 from .nest import (
@@ -21,8 +21,9 @@ from .order import few_axes, roots
 from .records import dataclass
 from .refold import loads_of
 from .roots import Root, axis_of, in_strips, next_axis, remaining
-from .specialize import HELD, IN_FOLDS, Across, read_across, steps_across
+from .specialize import HELD, LATE, Across, read_across, steps_across
 from .values import (
+    SHORT,
     VECTOR,
     ZERO,
     Access,
@@ -39,7 +40,8 @@ from .values import (
     walk,
 )
 
-FEWEST, SQUARE = 4, 32  # lines that are turned in tiles, at least; bytes of those of a square
+FEWEST = 4  # lines that are turned in tiles, at least
+SQUARE = 32  # bytes of the lines of a square, of which large arrays have as many turned
 
 
 def same_states(a: Store | Fold, b: Store | Fold) -> bool:
@@ -74,7 +76,7 @@ def across(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialize
     for value in walk([v for r in roots_of_loop for v in r.inputs()], is_there):
         if isinstance(value, Load) and value.axes.issuperset(outer) and not is_there(value):
             layout = spec.operands[value.operand].layout
-            # fewer lines are read again from caches, narrow ones that are near sooner than turned
+            # fewer are read again from caches, as is what is narrow and near
             size = value.dtype.itemsize
             least = min(FEWEST, SQUARE // size) if spec.large else FEWEST if size > 2 else VECTOR
             if shortest >= least and layout.unit and runs_along(
@@ -93,7 +95,7 @@ def crossing(spec: Specialized) -> tuple[Across, ...]:
             if root.over and not in_strips(root.order):
                 order = [*map(axis_of, root.order)]
                 for load in loads_of(root.fold, spec):
-                    held = IN_FOLDS if load.dtype.itemsize <= 4 else HELD
+                    held = LATE if load.dtype.itemsize <= 4 else HELD
                     found |= steps_across(load, order, held, spec)
     return tuple(found)
 
@@ -107,23 +109,25 @@ def beside(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialize
     no later line be asked for while they compute.  The last row does not come first; around a few
     elements loops may go back, in lanes.  As above, what `is_there` counts, not what it is made of.
     """
-    order = [axis_of(a) for r in roots_of_loop for a in remaining(r, bound)]
     back = any(isinstance(r.of, Scan) and r.of.reverse and bound[-1] in r.over
                for r in roots_of_loop if bound)
     if not bound or back or in_strips(bound):
         return []
-    found, few = [], few_axes(spec)
+    found, few, inside = [], few_axes(spec), axes_inside(roots_of_loop, bound)
     values = walk([v for r in roots_of_loop for v in r.inputs()], is_there)
-    least = 1 if calls(values) else VECTOR
     for value in values:
-        if isinstance(value, Load) and not (value.axes.isdisjoint(order) or is_there(value)):
-            operand, inner = spec.operands[value.operand], [a for a in order if a in value.axes]
-            lines = operand.layout.unit and runs_along(
-                value.access, operand.layout.perm, bound[-1])
-            if lines and few.isdisjoint(inner) and operand.squares and not value.guard and (
-                    spec.between(bound[-1])[1] >= VECTOR and spec.between(inner[-1])[1] >= least):
+        if isinstance(value, Load) and not (value.axes.isdisjoint(inside) or is_there(value)):
+            inner = [a for a in inside if a in value.axes]
+            short = spec.between(inner[-1])[1] < VECTOR
+            if few.isdisjoint(inner) and (not short or calls(values)) and may_turn(
+                    value, bound[-1], SHORT if short else VECTOR, spec):
                 found.append(value)
     return found
+
+
+def axes_inside(roots_of_loop: Sequence[Root], bound: Sequence[str]) -> tuple[str, ...]:
+    """The axes of the loops that are left, in order."""
+    return tuple(dict.fromkeys(axis_of(a) for r in roots_of_loop for a in remaining(r, bound)))
 
 
 def around_few(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialized) -> bool:

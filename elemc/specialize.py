@@ -38,9 +38,9 @@ LINE_BYTES = 1024  # of an output that are computed before they go past the cach
 # Bytes of a line that is worth it alone, of one beside others, of one that waits for divisions, and
 # of one that functions are called for, or something else than itself is folded for.
 ALONE, TOGETHER, DIVIDING, WAITING = 256, 1, 128, 1024
-# Bytes of lines that are read across in place: of elements of at most 4 bytes, of which a vector
-# gathers more, by maps and by folds; else as many as the first cache holds.
-IN_MAPS, IN_FOLDS, HELD = 8 << 10, 1 << 10, 32 << 10
+# Bytes of lines that are read across in place: by what computes while they are late, as folds and
+# functions do, of elements that vectors gather, of at most 4 bytes, and as the first cache holds.
+LATE, GATHERED, HELD = 1 << 10, 8 << 10, 32 << 10
 
 
 @dataclass(frozen=True)
@@ -207,15 +207,15 @@ def read_across(spec: Specialized) -> tuple[Across, ...]:
         few = spec.between(order[-1])[1] <= FEW // 2  # of which compilers make vectors of several
         for load in walk(roots_of([store]), is_fold):
             if isinstance(load, Load):
-                narrow = dear or load.dtype.itemsize <= 4
-                held = IN_FOLDS if dear and not few else IN_MAPS if narrow else HELD
+                near = GATHERED if dear or load.dtype.itemsize <= 4 else HELD
+                held = LATE if dear and not few else near
                 found |= steps_across(load, order, held, spec)
     return tuple(found)
 
 
 def steps_across(load: Load, order: Sequence[str], held: int, spec: Specialized
                  ) -> dict[Across, None]:
-    """Where loops in this order go to another line before one ends; `held` bytes may be."""
+    """Where loops in this order go to another line; `held` bytes of these are read in place."""
     operand = spec.operands[load.operand]
     if operand.role != "in" or not operand.layout.unit or not operand.layout.perm:
         return {}

@@ -122,7 +122,24 @@ def test_rows_that_are_one():
     x, y = np.zeros((301, 17, 7)), np.zeros((7, 17, 301)).T
     f = ec.compile(lambda x, y: np.exp(x - y))
     assert "full = n1 * n2" in f.dump(x, y)
-    assert "n1 * n2; i2++" not in f.dump(x[:, ::2], y[:, ::2])  # rows apart
+    for a, b in ((x[:, ::2], y[:, ::2]),  # rows apart; then, what is not turned, and few elements
+                 (x.astype("c16"), y.astype("c16")), (x[:9].copy(), y[:9].copy().T.copy().T),
+                 (x[:, :4].copy(), y[:, :4].T.copy().T)):
+        assert "full = n1 * n2" not in f.dump(a, b)
+
+
+def test_whatever_is_made_of_rows_that_are_one():
+    """Several outputs, what each row shares, masks, and additions."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, 301, 17, 7))
+    w, s, mask = rng.standard_normal(7), rng.standard_normal((17, 1)), rng.random(x.shape) > 0.5
+    across = y.T.copy().T
+    f = ec.compile(lambda x, y, w, s: (np.exp(x - y), np.exp(x - y) * w, np.exp(x - y) + s))
+    for got, want in zip(f(x, across, w, s), f(x, y, w, s), strict=True):
+        assert_same_bits(got, want)
+    g = ec.compile(lambda x, y: np.exp(x - y))
+    assert_same_bits(g(x, across, where=mask), g(x, y, where=mask))
+    np.testing.assert_array_equal(g(x, across, out=x + 1, req="add"), g(x, y, out=x + 1, req="add"))
 
 
 def test_what_is_turned():

@@ -48,19 +48,20 @@ static inline void turn_square_f64(char *to, int64_t to_step, const char *from, 
     __builtin_memcpy(to + k * to_step, &line[k], sizeof(side_f64));
 }
 
-/* Lines of memory, a step apart, into columns: squares, the last of which may overlap; those of short lines reach
-   into the lines that follow, if there are any. */
+/* Lines of memory, a step apart, into columns: squares, the last of which may overlap.  Those of short lines, but
+   not of very short ones, reach into the lines that follow, if these lie behind. */
 static void turn_f64(void *to, int64_t to_step, const void *from, int64_t step, int64_t rows, int64_t columns)
 {
   const int64_t side = SIDE_F64, size = sizeof(double), beyond = (side - rows) * size;
-  int64_t whole = beyond <= 0 ? columns : step > 0 && rows > side / 4 ? columns - (beyond + step - 1) / step : 0;
+  const int reach = beyond > 0;
+  int64_t whole = !reach ? columns : step > 0 && rows > side / 4 ? columns - (beyond + step - 1) / step : 0;
   if (whole < side) whole = 0;
   for (int64_t k = 0; k < whole; k += side)
     for (int64_t i = 0; i < rows; i += side) {
-      const int64_t c = k < whole - side ? k : whole - side, r = i < rows - side || beyond > 0 ? i : rows - side;
-      char square[SIDE_F64 * __BIGGEST_ALIGNMENT__], *const at = (char *)to + r * to_step + c * size;
-      turn_square_f64(beyond > 0 ? square : at, beyond > 0 ? side * size : to_step, (const char *)from + c * step + r * size, step);
-      for (int64_t l = 0; beyond > 0 && l < rows; l++)
+      const int64_t c = k < whole - side ? k : whole - side, r = i < rows - side || reach ? i : rows - side;
+      char square[SIDE_F64 * sizeof(side_f64)], *const at = (char *)to + r * to_step + c * size;
+      turn_square_f64(reach ? square : at, reach ? side * size : to_step, (const char *)from + c * step + r * size, step);
+      for (int64_t l = 0; reach && l < rows; l++)
         __builtin_memcpy(at + l * to_step, square + l * side * size, sizeof(side_f64));
     }
   for (int64_t r = 0; r < rows; r++)
