@@ -90,12 +90,13 @@ def crossing(spec: Specialized) -> tuple[Across, ...]:
     found, values = dict.fromkeys(read_across(spec)), walk(roots_of(spec.stores))
     lines = {memory_order(v.access, spec.operands[v.operand])[-1:] for v in values
              if isinstance(v, Load)}
+    dear = calls(values)
     if len(lines) > 1 and any(isinstance(v, Fold) for v in values):
         for root in roots(spec):
             if root.over and not in_strips(root.order):
                 order = [*map(axis_of, root.order)]
                 for load in loads_of(root.fold, spec):
-                    held = LATE if load.dtype.itemsize <= 4 else HELD
+                    held = LATE if dear or load.dtype.itemsize <= 4 else HELD
                     found |= steps_across(load, order, held, spec)
     return tuple(found)
 
