@@ -54,14 +54,13 @@ def follows(operand: Operand, access: Access, rows: str, row: str) -> bool:
             and access[inner[0]].axis == row and operand.layout.joins(*outer, *inner))
 
 
-def may_repeat(store: Store, loads: Iterable[Load], least: int, spec: Specialized) -> bool:
-    """Whether `least` short rows are written and read one behind the other, but for shared ones."""
-    *_, rows, row = "", "", *memory_order(store.access, spec.operands[store.operand])
-    places: list[Load | Store] = [store, *(v for v in loads if rows in v.axes)]
-    return bool(rows) and spec.between(rows)[0] >= least and (
-        spec.between(row)[1] <= most_repeated(spec.operands)) and all(
-        follows(spec.operands[v.operand], v.access, rows, row)
-        for v in places)
+def may_repeat(order: Sequence[str], places: Iterable[Load | Store], least: int, spec: Specialized
+               ) -> bool:
+    """Whether `least` short rows lie one behind the other, wherever each has its own."""
+    if len(order) < 2 or spec.between(order[-2])[0] < least:
+        return False
+    return spec.between(order[-1])[1] <= most_repeated(spec.operands) and all(
+        follows(spec.operands[v.operand], v.access, *order[-2:]) for v in places)
 
 
 def read_again(loads: Iterable[Load], axis: str, operands: Sequence[Operand]) -> list[Load]:

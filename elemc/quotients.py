@@ -90,7 +90,9 @@ def _divides_rows(value: Op, order: Sequence[str], store: Store, spec: Specializ
         return False
     if spec.between(order[-1])[0] < LINED:
         loads = [v for v in walk([store.value], is_fold) if isinstance(v, Load)]
-        if not (y.axes.isdisjoint(order[-2:]) and may_repeat(store, loads, MANY, spec)):
+        own: list[Load | Store] = [store, *(
+            v for v in loads if not v.axes.isdisjoint(order[-2:-1]))]
+        if not (y.axes.isdisjoint(order[-2:]) and may_repeat(order, own, MANY, spec)):
             return False
     # what comes from memory is waited for, but not what is dear, which waits in a buffer
     if spec.large and cost(walk([x], is_fold)) < HEAVY:

@@ -41,7 +41,7 @@ from .values import (
 )
 
 FEWEST = 4  # lines that are turned in tiles, at least
-SQUARE = 32  # bytes of the lines of a square, of which large arrays have as many turned
+SQUARE = 32  # bytes of a line of a square in registers: of large arrays as many lines are turned
 
 
 def same_states(a: Store | Fold, b: Store | Fold) -> bool:
