@@ -3,9 +3,10 @@
 Four shared objects per machine, of which a kernel has those loaded that it calls: functions of
 doubles, those of floats, special and complex ones, and those of blocks.  For every function f they
 export `double elemc_f(double...)` and `float elemc_ff(float...)`; for those in `SIMD`, where
-glibc's libmvec is used, also the variants that vectorized loops call (`variants`); on AVX-512 some
-of them are computed here instead (`_AVX512`), faster and closer than libmvec does.  All variants of
-a function give the same bits, so that an element's result does not depend on its position.
+glibc's libmvec is used, also the variants that vectorized loops call (`variants`); with AVX-512 or
+AVX2 some of them are computed here instead (`_WIDE`), faster and closer than libmvec does.  All
+variants of a function give the same bits, so that an element's result does not depend on its
+position.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _WAYS: dict[str, str] = {
 # Those that libmvec has had from the beginning; the others came with glibc 2.35.
 _OLDEST = "sin cos exp log pow".split()
 
-# Those that are not left to libmvec where there are 512 bits.
-_AVX512 = "exp expm1 log log1p sinh cosh tanh asinh acosh atanh pow".split()
+# Those that are not left to libmvec where vectors have 256 bits or more.
+_WIDE = "exp expm1 log log1p sinh cosh tanh asinh acosh atanh pow".split()
 
 SIMD: frozenset[str] = frozenset(
     name for name, way in _WAYS.items() if way in ("libmvec", "vector"))
@@ -81,5 +82,5 @@ def source(library: str) -> str:
         return environment().get_template("mathlib_blocks.c.j2").render()
     template = environment().get_template("mathlib.c.j2")
     return template.render(
-        type="double" if library == DOUBLE else "float", ways=_WAYS, oldest=_OLDEST, avx512=_AVX512,
+        type="double" if library == DOUBLE else "float", ways=_WAYS, oldest=_OLDEST, wide=_WIDE,
         functions={n: count for n, count in FUNCTIONS.items() if n not in special})
