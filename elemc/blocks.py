@@ -10,8 +10,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from .layout import Operand
-from .nest import Assign, Element, Let, Loop, Statement, Write
+from .nest import Assign, Element, Let, Loop, Named, Statement, Write
 from .values import Load
+
+# Whether this machine divides sooner than it multiplies and corrects; see constants.py.
+QUICK = Named(frozenset(), np.dtype(bool), "DIVIDES")
 
 
 def maps(body: list[Statement]) -> Iterator[tuple[list[Statement], Loop]]:

@@ -2,6 +2,7 @@
 
 What is divided is computed for a block first, unless it lies in memory, the function divides it,
 and the rest of the loop takes the quotients from there; if that only stores them, it stores them.
+Machines that divide quickly go through the loop as it was, where blocks would need arrays.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from .blocks import go_by_blocks, lies_along, maps
+from .blocks import QUICK, go_by_blocks, lies_along, maps
 from .cnames import fresh
 from .cost import DEAR, cost
 from .layout import Operand
 from .nest import (
     Assign,
     Element,
+    If,
     Kernel,
     Let,
     Local,
@@ -46,10 +48,14 @@ def divide_in_blocks(kernel: Kernel, spec: Specialized) -> None:
             if spec.between(loop.axis)[0] < LINED and id(loop) not in joined:
                 continue
             elsewhere = {k for k, by in streamed.items() if by is not loop}
+            plain, at, size = replace(loop), body.index(loop), len(body)
             if cut := _Cut(loop, kernel.operands, taken, elsewhere).made():
                 own = any(isinstance(s, Local) for s in cut)
                 go_by_blocks(loop, body, cut, "LINE" if loop.lines else
                              "HALF_PIECE" if own else "PIECE")
+                if own:  # arrays cost more than divisions, where these are quick
+                    blocks = slice(at, at + 1 + len(body) - size)
+                    body[blocks] = [If(QUICK, [plain], body[blocks])]
 
 
 class _Cut:

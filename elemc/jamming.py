@@ -13,13 +13,14 @@ from dataclasses import replace
 from typing import Any
 
 from .accesses import read_again
-from .blocks import divided
+from .blocks import QUICK, divided
 from .cost import HEAVY, JAMMED, cost, jams
 from .dtypes import ctype
 from .nest import (
     Assign,
     Blocks,
     Element,
+    If,
     Kernel,
     LaneLoop,
     Let,
@@ -111,6 +112,8 @@ def _rows_apart(item: Loop | Blocks) -> bool:
                 return statement.kind in ("serial", "lane", "quotients") or divided(statement)
             case Local():
                 return statement.name in blocks
+            case If():  # its statements are among these
+                return statement.condition is QUICK
             case LaneLoop():  # of a row, not of what a loop in it goes through
                 return statement in item.body
             case Assign(target=Element() as target):
@@ -171,4 +174,7 @@ def _renamed(item: Statement, names: Mapping[str, str]) -> Statement:
             return replace(item, body=[_renamed(s, names) for s in item.body])
         case Local():
             return item
+        case If():
+            return replace(item, body=[_renamed(s, names) for s in item.body],
+                           rest=[_renamed(s, names) for s in item.rest])
     raise AssertionError(type(item).__name__)

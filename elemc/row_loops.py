@@ -38,8 +38,8 @@ class RowLoops(FoldLoops):
 
     def rows(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
         """A loop over rows that takes several, or all, as one, and the loop along these."""
-        k, [row] = self.digit[item.axis], item.body
-        assert isinstance(row, Loop)
+        k = self.digit[item.axis]
+        row = next(s for s in statements(item.body) if isinstance(s, Loop))
         length, joined = self.extent(row.axis), item.kind.endswith("joined rows")
         count = grouped(turns(start, stop)) if joined else f"w{k}"
         self.instead[item.axis] = start if joined else f"b{k}"
