@@ -255,7 +255,8 @@ class Expressions:
             case Convert() if value.dtype == np.float16 and self.rounds_later(value):
                 return self.expr(value.arg)
             case Convert():
-                return self.code(ops.cast_code(value.arg.dtype, value.dtype), value)
+                many = bool(value.axes)
+                return self.code(ops.cast_code(value.arg.dtype, value.dtype, many), value)
             case Op():
                 loop = tuple(a.dtype for a in value.operands)
                 kind = value.dtype.kind

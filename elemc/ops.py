@@ -140,8 +140,11 @@ INTERNAL.update((op.name, op) for op in (
     ROOT, SHORTCUT, CHOICE, *TIED.values()))
 
 
-def cast_code(src: np.dtype, dst: np.dtype) -> CCode:
-    """The C of a conversion, with NumPy's results on x86-64 for what does not fit."""
+def cast_code(src: np.dtype, dst: np.dtype, many: bool = True) -> CCode:
+    """The C of a conversion, with NumPy's results on x86-64 for what does not fit.
+
+    Of `many` values, those of a loop, in the way of which compilers make vectors.
+    """
     s, d = ctype(src), ctype(dst)
     if dst == np.bool_:
         return CCode("{0} != 0", 9)
@@ -161,6 +164,8 @@ def cast_code(src: np.dtype, dst: np.dtype) -> CCode:
         return CCode(f"{{0}} ? {literal(dst.type(1))} : {literal(dst.type(0))}", 3)
     if s.kind == "f" and d.kind in "iu":
         return code_of(f"{d.suffix}_of_{'f64' if src == np.float64 else 'f32'}({{0}})")
+    if many and s.suffix in ("i64", "u64") and dst == np.float64:
+        return code_of(f"f64_of_{s.suffix}({{0}})")
     if src == np.float16 and dst == np.float32:
         return CCode("{0}")
     return CCode(f"({d.value}){{0}}", 14)
