@@ -156,6 +156,7 @@ class _Emitter(Statements):
         texts += [env.get_template("tree.c.j2").render(helper=h, **t)
                   for h, t in self.trees.items()]
         words = words | words_of(*texts) | {"int64_t"}
+        words |= words_of(*(text for name, text in self.lanes.items() if name in words))
         for name in reversed(MACROS):  # later ones are made of earlier ones, as types are
             words |= words_of(MACROS[name]) if name in words else set()
         macros = [text for name, text in MACROS.items() if name in words]
@@ -295,6 +296,12 @@ extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t 
   (PAGES == 8 ? __builtin_prefetch(IN_TURNS(from), 0, 2) : __builtin_prefetch((from) + 256))""",
     "FETCH_LINE": "#define FETCH_LINE(fetch, from, bytes) "
                   "for (int64_t line = 0; line < (bytes); line += 64) fetch((from) + line)",
+    "FEW_REGISTERS": """\
+#ifdef __AVX512F__
+#define FEW_REGISTERS 0
+#else
+#define FEW_REGISTERS 1 /* or narrow ones: more lanes would go through memory */
+#endif""",
     "TRUTH": "#define TRUTH(bool) (((bool) + 255) >> 8) /* 0 or 1; gcc makes branches of `!= 0` */",
     "LEVELS": "#define LEVELS(parts) (64 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */",
     "ROLLED": '#define ROLLED _Pragma("GCC unroll 1") /* until there are vectors */',

@@ -20,6 +20,7 @@ from .nest import (
     Element,
     FoldIndex,
     Kernel,
+    LaneFold,
     LaneLoop,
     Loop,
     Named,
@@ -98,7 +99,7 @@ class Expressions:
         self.apart_of: dict[Load, str] = {}  # where a turn has picked elements, in C
         self.finer: dict[str, int] = {}  # how many turns go to one element of an axis
         self.laned: set[str] = set()  # the axes of folds in lanes, and of rows whose ends gather
-        self.lanes: dict[str, int] = {}  # how many lanes folds have, by their names in C
+        self.lanes: dict[str, str] = {}  # how many lanes folds have, by their names in C
         self.turn = ""  # what names begin with in the second of two turns
         self.lane = ""  # that of the lanes that are being folded
         self.over = ""  # that of a loop of calls whose vectors read on behind their last elements
@@ -168,10 +169,11 @@ class Expressions:
         """The distance in bytes along a loop axis."""
         return use.strides.setdefault(axis, f"{use.base}_s{self.digit[axis]}")
 
-    def lanes_of(self, count: int) -> str:
-        """How many lanes there are, in C."""
-        name = "LANES" if count == LANES else f"LANES_{count}"
-        self.lanes[name] = count
+    def lanes_of(self, count: int, folds: Sequence[LaneFold] = ()) -> str:
+        """How many lanes there are, in C; of wide places less where there are few registers."""
+        places = count > LANES and any(f.top and f.size == 8 for f in folds)
+        name = "LANES" if count == LANES else f"{'PLACES' if places else 'LANES'}_{count}"
+        self.lanes[name] = f"{count} >> FEW_REGISTERS" if places else f"{count}"
         return name
 
     def address(self, use: Use, axis: str, index: str, distance: str = "") -> str:
@@ -255,8 +257,8 @@ class Expressions:
             case Convert() if value.dtype == np.float16 and self.rounds_later(value):
                 return self.expr(value.arg)
             case Convert():
-                many = bool(value.axes)
-                return self.code(ops.cast_code(value.arg.dtype, value.dtype, many), value)
+                cast = ops.cast_code(value.arg.dtype, value.dtype, bool(value.axes))
+                return self.code(cast, value)
             case Op():
                 loop = tuple(a.dtype for a in value.operands)
                 kind = value.dtype.kind

@@ -155,7 +155,7 @@ class FoldLoops(Fetches):
             count, apart = least, further
         if full:
             self.laned.add(item.axis)
-        lanes = self.lanes_of(count)
+        lanes = self.lanes_of(count, item.folds)
         start, stop = self.bounds(item.axis)
         sure = full and item.least >= count and not cut and start == "0"
         if sure and length is None:

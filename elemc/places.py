@@ -1,9 +1,9 @@
 """Places of extrema as folds that go in vectors.
 
-The place of a maximum along long rows that come from memory goes with the maximum, a lane of
-either.  In other rows, in those of narrow elements, and of all, it is looked for once the maximum
-is known, and only in the chunks that have it; so is the first of booleans that is true.  Along
-columns of narrow tables and in short rows it is the least of all places where the maximum is.
+The place of a maximum along long rows goes with the maximum, a lane of either.  In rows of narrow
+elements, and of all, it is looked for once the maximum is known, and only in the chunks that have
+it; so is the first of booleans that is true.  Along columns of narrow tables and in short rows it
+is the least of all places where the maximum is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from .values import (
     First,
     Fold,
     Literal,
-    Load,
     Op,
     Place,
     Position,
@@ -60,8 +59,7 @@ def quicker(fold: Fold, axes: Sequence[str], rows: Sequence[str], spec: Speciali
         in_order = [a for a in axes if a in fold.over] == [*fold.over]
         return _of_several(fold, low, high, in_order, spec.far, shared)
     narrow = low >= 2 * LANES and fold.arg.dtype.char in "bBhH"
-    if (narrow or not fold.axes and high > PLACED or _soon_twice(fold.arg, low, spec)) and (
-            _same_twice(fold.arg)):
+    if (narrow or not fold.axes and high > PLACED) and _same_twice(fold.arg):
         top = _extremum(fold, shared)
         limit = _limit(top, fold.program)
         return _sought(fold, _reaches(fold.arg, limit, fold.program), top, limit)
@@ -201,16 +199,6 @@ def _index(fold: Fold) -> Value:
     if len(over) > 1:
         return FoldIndex(over, dtype, fold.over)
     return convert(Position(over, INDEX, Affine(terms=((fold.over[0], 1),))), dtype)
-
-
-def _soon_twice(value: Value, low: int, spec: Specialized) -> bool:
-    """Whether rows of `low` elements or more are read sooner twice than with a lane of places.
-
-    That is if they are in a cache, and hardly apart.
-    """
-    loads = [v for v in walk([value]) if isinstance(v, Load)]
-    return not spec.far and low * value.dtype.itemsize > 8 * PLACED and all(
-        0 < abs(spec.operands[v.operand].layout.step) <= 2 for v in loads)
 
 
 def _same_twice(value: Value) -> bool:

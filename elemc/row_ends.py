@@ -60,8 +60,8 @@ class RowEnds(Picking):
         It is folded in lanes again, by the `last` statements, if there are any `left`, or in the
         `same` loop; then the `others` go on one by one.  The `rest` are all, for shorter rows.
         """
-        lanes, ends = self.lanes_of(count), {
-            f"{f.name}_lane" for f in item.folds if f.end_in_lanes}
+        lanes = self.lanes_of(count, item.folds)
+        ends = {f"{f.name}_lane" for f in item.folds if f.end_in_lanes}
         stores = [s for s in item.body if ends and is_store(s) and not goes_on(item.body, s)]
         if len(ends) < len(item.folds) or any(
                 is_store(s) and s not in stores for s in item.body):
