@@ -170,10 +170,11 @@ class _Marks:
         return marks
 
     def of_shared_divisors(self) -> None:
-        """What all elements are divided by minds whether there are `LINED`."""
+        """What all elements are divided by, or integers are, minds whether there are `LINED`."""
         [(axis, every)] = self.spec.axes.items()
-        if any(quotients.divides(v) and not v.args[1].axes for v in self.values) and all(
-                self.sizes[e] for e in every):
+        divides = any(quotients.divides(v) and not v.args[1].axes or quotients.divides_whole(v)
+                      for v in self.values)
+        if divides and all(self.sizes[e] for e in every):
             self.found |= dict.fromkeys(every, (1, LONGEST))
             self.meet(self.longest(axis), [0, LINED - 1])
 

@@ -31,7 +31,8 @@ from .nest import (
     statements,
     values_of,
 )
-from .ops import OVER
+from .ops import OPS, OVER
+from .quotients import divides_whole
 from .repeating import with_copies
 from .values import LINED, Literal, Load, Op, Specialized, Value, walk
 
@@ -53,9 +54,16 @@ def divide_in_blocks(kernel: Kernel, spec: Specialized) -> None:
                 own = any(isinstance(s, Local) for s in cut)
                 go_by_blocks(loop, body, cut, "LINE" if loop.lines else
                              "HALF_PIECE" if own else "PIECE")
-                if own:  # arrays cost more than divisions, where these are quick
+                if own and _all_over(cut):  # arrays cost more than divisions, where these are quick
                     blocks = slice(at, at + 1 + len(body) - size)
                     body[blocks] = [If(QUICK, [plain], body[blocks])]
+
+
+def _all_over(cut: Sequence[Statement]) -> bool:
+    """Whether floats are divided, and no integers, that is quick by blocks alone."""
+    quotients = [v for s in statements(cut) if isinstance(s, Loop) and s.kind == "quotients"
+                 for t in s.body for v in values_of(t)]
+    return all(v.op is OVER for v in quotients if isinstance(v, Op))
 
 
 class _Cut:
@@ -71,14 +79,17 @@ class _Cut:
         """The statements of a block; none if nothing is divided by what a row shares."""
         while quotient := next(filter(self.is_shared, walk(
                 v for s in self.rest for v in values_of(s))), None):
-            x, y, near = map(self.meaning, quotient.args)
+            assert isinstance(quotient, Op)
             copies: dict[Value, Value] = {}
-            if not self.lies(x):
-                x = self.block(x, "dividends")
-                copies = self.compute(quotient, x)
-            copies[quotient] = to = self.block(x, "quotients")
-            self.cut.append(Loop(self.axis, "quotients", [
-                Assign(to, Op(quotient.axes, x.dtype, OVER, (x, y, near)))], independent=True))
+            args = [*map(self.meaning, quotient.args)]
+            for k, kind in enumerate(("dividends", "divisors")):
+                if self.axis in args[k].axes and not self.lies(args[k]):
+                    args[k] = to = self.block(args[k], kind)
+                    copies |= self.compute(quotient, k, to)
+            name = "remainders" if quotient.op is OPS["remainder"] else "quotients"
+            copies[quotient] = to = self.block(args[0], name)
+            self.cut.append(Loop(self.axis, "quotients", [Assign(
+                to, Op(quotient.axes, to.dtype, quotient.op, (*args,)))], independent=True))
             self.rest = _needed([with_copies(s, copies) for s in self.rest])
         if self.cut:
             self.finish()
@@ -91,13 +102,17 @@ class _Cut:
         return next(lets, value)
 
     def is_shared(self, value: Value) -> bool:
-        """Whether this is a quotient by one number, or by what lies in memory, as its inverse."""
-        along = isinstance(value, Op) and value.op is OVER and self.axis in value.args[0].axes
-        if not along:
+        """Whether this is a quotient by one number, or by what lies in memory, as its inverse.
+
+        Integers are divided by any.
+        """
+        whole = divides_whole(value)
+        if not (whole or isinstance(value, Op) and value.op is OVER) or (
+                self.axis not in value.args[0].axes):
             return False
         by = [*map(self.meaning, value.args[1:])]
         if self.axis in by[0].axes:
-            return all(map(self.lies, by))
+            return whole or all(map(self.lies, by))
         return names_made(self.rest).isdisjoint(
             v.name for v in walk(by) if isinstance(v, (Named, Element)))
 
@@ -114,16 +129,16 @@ class _Cut:
         self.cut.append(Local(name, value.dtype, strip=True))
         return Element(value.axes, value.dtype, name, at=self.axis)
 
-    def compute(self, quotient: Value, to: Element) -> dict[Value, Value]:
-        """Compute what is divided, for a block; where what is dear, and needed later, is kept."""
-        before = _lets(self.rest, quotient.args[:1])
+    def compute(self, quotient: Value, k: int, to: Element) -> dict[Value, Value]:
+        """Compute what is divided, or divides, for a block; what is dear, and needed, is kept."""
+        before = _lets(self.rest, quotient.args[k:k + 1])
         known = Literal(quotient.axes, quotient.dtype, quotient.dtype.type(0))  # as it will be
         after = {s.name for s in _needed([with_copies(s, {quotient: known}) for s in self.rest])
                  if isinstance(s, Let)}
         kept = {s.name: self.block(s.value, s.name) for s in before
                 if s.name in after and cost(walk([s.value])) >= DEAR}
         keep = [Assign(block, Named(block.axes, block.dtype, name)) for name, block in kept.items()]
-        self.cut.append(Loop(self.axis, "lane", [*before, Assign(to, quotient.args[0]), *keep],
+        self.cut.append(Loop(self.axis, "lane", [*before, Assign(to, quotient.args[k]), *keep],
                              independent=True))
         return {v: kept[v.name] for s in self.rest for v in walk(values_of(s))
                 if isinstance(v, Named) and v.name in kept}

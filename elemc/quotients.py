@@ -34,6 +34,7 @@ from .values import (
     walk,
 )
 
+WHOLE = (OPS["floor_divide"], OPS["remainder"])
 MANY = 256  # short rows, at least, whose quotients are worth blocks
 
 
@@ -75,6 +76,15 @@ def folds(spec: Specialized) -> bool:
 def divides(value: Value) -> bool:
     """Whether a value is a quotient of floating-point numbers."""
     return isinstance(value, Op) and value.op in (OPS["divide"], OVER) and value.dtype.char in "fd"
+
+
+def divides_whole(value: Value) -> bool:
+    """Whether 64-bit integers are divided, which a function of the library does as doubles.
+
+    If a block of them is near enough to 0: that takes a tenth of the time.
+    """
+    return isinstance(value, Op) and value.op in WHOLE and all(
+        a.dtype == np.int64 for a in value.args)
 
 
 def _divides_rows(value: Op, order: Sequence[str], store: Store, spec: Specialized) -> bool:

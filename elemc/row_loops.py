@@ -69,14 +69,16 @@ class RowLoops(FoldLoops):
         """The call that divides a block."""
         [copy] = item.body
         assert isinstance(copy, (Assign, Write)) and isinstance(copy.value, Op)
-        x, y, near = copy.value.args
+        x, y, *near = copy.value.args
         k, by = self.digit[item.axis], item.axis in y.axes
-        function = "elemc_quotients_by" if by else "elemc_quotients"
+        function = "elemc_quotients" if near else f"elemc_{copy.value.op.name}"
+        function += "_by" if by else ""
         self.externs[function] = None
         ends = [self.block_at(v, item.axis) for v in (
             copy if isinstance(copy, Write) else copy.target, x)]
-        divisors = [self.block_at(v, item.axis) if by else self.text(v) for v in (y, near)]
-        return f"{function}({', '.join(ends)}, w{k}, {', '.join(divisors)}, DIVIDES)"
+        divisors = [self.block_at(v, item.axis) if by else self.text(v) for v in (y, *near)]
+        last = ["DIVIDES"] if near else []
+        return f"{function}({', '.join([*ends, f'w{k}', *divisors, *last])})"
 
     def block_at(self, place: Value | Write, axis: str) -> str:
         """Where a block along an axis begins."""

@@ -249,3 +249,34 @@ def test_many_short_rows(columns):
     assert "elemc_quotients(" in f.dump(x, y)
     by_columns = ec.compile(lambda x, y: (x - y) / y)
     assert "quotients" not in f.dump(x[:200], y) + by_columns.dump(x, y)
+
+
+WHOLE = {
+    "floor_divide": lambda x, y: x // y, "remainder": lambda x, y: x % y,
+    "by one": lambda x, y: (x // y[0], x % y[0]), "by 7": lambda x, y: (x // 7, x % -7),
+    "of sums": lambda x, y: (x + 3) // (y - 1) * x % 5 - y,
+}  # fmt: skip
+EXTREME = np.iinfo(np.int64)
+
+
+@pytest.mark.parametrize("limit", [10, 2**31, 2**50, 2**51, 2**52, 2**53, EXTREME.max])
+@pytest.mark.parametrize("name", WHOLE)
+def test_integers(name, limit):
+    """Blocks of near ones, whose quotients doubles hold, and others, of which one is far."""
+    rng = np.random.default_rng(3)
+    x, y = rng.integers(-limit, limit, (2, 700), endpoint=True)
+    y[::3] = rng.integers(-9, 10, len(y[::3]))
+    x[::5] = y[::5] * rng.integers(-9, 10, len(y[::5])) + rng.integers(-1, 2, len(y[::5]))
+    x[[1, 300]], y[[2, 1, 301]] = (limit, -limit), (limit, -limit, -1)
+    f = ec.compile(WHOLE[name])
+    with np.errstate(all="ignore"):
+        for at, by in ((x, y), (x[::-1], y[::2].repeat(2)), (x[:130], y[-130:]), (x[:3], y[:3])):
+            np.testing.assert_array_equal(f(at, by), WHOLE[name](at, by))
+    if name in ("floor_divide", "remainder"):
+        assert f"elemc_{name}_by(" in f.dump(x, y) and "elemc" not in f.dump(x[:9], y[:9]).split("int k")[1]
+        for out in (x.copy(), y.copy()):  # which is read as well
+            args = (out, y) if (out == x).all() else (x, out)
+            with np.errstate(all="ignore"):
+                want = WHOLE[name](*args)
+            f(*args, out=out)
+            np.testing.assert_array_equal(out, want)
