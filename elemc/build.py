@@ -201,10 +201,11 @@ def machine_constants(tool: Toolchain) -> Constants:
 def kernel_flags(tool: Toolchain, flags: tuple[str, ...],
                  wants: tuple[str, ...]) -> tuple[str, ...]:
     """What the compiler of a kernel is told, besides what every compilation is."""
-    constants = machine_constants(tool)
-    if "uncontracted" in wants:  # what corrects a product is a call then
+    constants, extra = machine_constants(tool), tool.extra(wants)
+    fuses = "-mno-fma" not in extra
+    if not fuses:  # what corrects a product is a call then
         constants = constants._replace(divides=1)
-    return *flags, *tool.extra(wants), *constants.flags
+    return *flags, *extra, *constants.flags, f"-DFUSES={fuses:d}"
 
 
 def own_source(file: str) -> str:

@@ -181,6 +181,9 @@ def flags_of(spec: Specialized, contract: bool,
     is_complex = any(dtype.kind == "c" for dtype in made)
     whole = max((len(v.axes) for v in values), default=0)
     wants = ["uncontracted"] if is_complex and not contract and alternates(values) else []
+    products = any(isinstance(v, Op) and v.op.name == "multiply" and all(
+        a.dtype.kind == "c" for a in v.args) for v in values)
+    wants += ["interleaved"] if products and not contract else []
     narrow = any(d.kind in "iu" and d.itemsize <= 2 for d in made)  # gcc 12 fails at some masks
     folds = any(isinstance(v, Fold) for v in values)
     wants += ["folds"] if folds and not narrow else []

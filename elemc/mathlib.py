@@ -4,7 +4,7 @@ Four shared objects per machine, of which a kernel has those loaded that it call
 doubles, those of floats, special and complex ones, and those of blocks.  For every function f they
 export `double elemc_f(double...)` and `float elemc_ff(float...)`; for those in `SIMD`, where
 glibc's libmvec is used, also the variants that vectorized loops call (`variants`); with AVX-512 or
-AVX2 some of them are computed here instead (`_WIDE`), faster and closer than libmvec does.  All
+AVX2 some of them are computed here instead (`WIDE`), faster and closer than libmvec does.  All
 variants of a function give the same bits, so that an element's result does not depend on its
 position.
 """
@@ -34,7 +34,7 @@ _WAYS: dict[str, str] = {
 _OLDEST = "sin cos exp log pow".split()
 
 # Those that are not left to libmvec where vectors have 256 bits or more.
-_WIDE = "exp expm1 log log1p sinh cosh tanh asinh acosh atanh pow".split()
+WIDE = "exp expm1 log log1p sinh cosh tanh asinh acosh atanh pow".split()
 
 SIMD: frozenset[str] = frozenset(
     name for name, way in _WAYS.items() if way in ("libmvec", "vector"))
@@ -85,5 +85,5 @@ def source(library: str) -> str:
         return environment().get_template("mathlib_blocks.c.j2").render(whole=_WHOLE)
     template = environment().get_template("mathlib.c.j2")
     return template.render(
-        type="double" if library == DOUBLE else "float", ways=_WAYS, oldest=_OLDEST, wide=_WIDE,
+        type="double" if library == DOUBLE else "float", ways=_WAYS, oldest=_OLDEST, wide=WIDE,
         functions={n: count for n, count in FUNCTIONS.items() if n not in special})

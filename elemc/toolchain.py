@@ -76,23 +76,23 @@ class Toolchain(NamedTuple):
         """The flags for what some kernels need besides.
 
         "uncontracted": gcc makes vfmaddsub of the alternating signs of complex products,
-        `-ffp-contract=off` notwithstanding (seen in gcc 12); then an element's bits would depend
-        on its position.  "full vectors": where elements have to be gathered, gcc takes short
-        vectors, which are cheaper to fill; but what calls functions of the math library wants
-        long ones.  "unrolled": short turns wait for the loop's own instructions; the renaming of
-        registers that comes with it takes time alone.  "unswitched": loops that go one of two ways
-        are two loops.  "folds": calls of memset between loops empty their registers.  "products":
-        gcc branches where masks choose 1.  "branches": code without loops compiles in less time.
+        `-ffp-contract=off` notwithstanding (gcc 12): bits would depend on positions.
+        "interleaved": vectors of 256 bits subtract and add such products in one instruction.
+        "full vectors": where elements are gathered, gcc takes short ones; calls of functions want
+        long ones.  "unrolled": short turns wait for the loop's own instructions; renaming registers
+        takes time alone.  "unswitched": loops go one of two ways.  "folds": calls of memset empty
+        registers.  "products": gcc branches where masks choose 1.  "branches": no loops, less time.
         """
         if self.family != "gcc":
             return ()
         x86 = platform.machine().lower() in ("x86_64", "amd64")
         flags = {"uncontracted": ("-mno-fma", "-mno-avx512f") if x86 else (),
-                 "full vectors": ("-fvect-cost-model=unlimited",),
+                 "interleaved": ("-mno-fma",) if x86 and self.simd[-1:] in ("c", "d") else (),
                  "unrolled": ("-funroll-loops", "--param=max-unroll-times=4", "-fno-web",
                               "-fno-rename-registers"),
                  "unswitched": ("--param=max-unswitch-insns=1000",),
-                 "folds": ("-fno-tree-loop-distribute-patterns",), "products": ("-fno-tree-pre",),
+                 "full vectors": ("-fvect-cost-model=unlimited",), "products": ("-fno-tree-pre",),
+                 "folds": ("-fno-tree-loop-distribute-patterns",),
                  "branches": ("-fno-tree-loop-optimize", "-fno-tree-vrp",
                               "-fno-tree-dominator-opts", "-fno-schedule-insns2")}
         return tuple(flag for want in wants for flag in flags.get(want, ()))

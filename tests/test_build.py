@@ -380,7 +380,7 @@ def test_a_damaged_library_never_answers(root):
 def test_library_that_does_not_load_is_rebuilt(monkeypatch):
     tool = toolchain.find_toolchain()
     needs = build._support(tool, mathlib.DOUBLE)
-    flags = build.machine_constants(tool).flags
+    flags = build.kernel_flags(tool, (), ())
     key = build_jobs.Job(tool, "test_kernel", source(), flags, tool.links, needs).key
 
     def nonsense(work):

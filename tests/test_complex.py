@@ -98,7 +98,8 @@ def test_vectors_are_whole():
         f(*arrays)
         return f.specializations[0].kernel.path.with_name("meta.json").read_text()
 
-    assert "-mno-fma" not in flags(lambda x: x * x + x.conj(), x)
-    assert "-mno-fma" not in flags(lambda x, r: abs(x * r).sum(), x, r)
+    narrow = build.toolchain().simd[-1:] in ("c", "d")  # vectors: they subtract and add at once
+    assert ("-mno-fma" in flags(lambda x: x * x[::-1] + x.conj(), x)) == narrow
+    assert ("-mno-fma" in flags(lambda x, r: abs(x * r).sum(), x, r)) == narrow
     assert "-mno-fma" in flags(lambda x, r: (r * r - 1) + x * r, x, r)
     assert "-mno-fma" in flags(lambda x: x * (1 + 2j), x)

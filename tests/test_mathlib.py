@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import elemc as ec
-from elemc import build, build_listing, mathlib
+from elemc import build, build_listing, mathlib, variants
 
 from .helpers import assert_same_bits
 
@@ -235,6 +235,25 @@ def test_vector_variants_agree_with_the_scalar_one(name, dtype, bits):
         single = evaluate(name, *part, how="single", bits=bits)
         np.testing.assert_array_equal(many, single)
         np.testing.assert_array_equal(np.signbit(many[many == 0]), np.signbit(single[many == 0]))
+
+
+@pytest.mark.parametrize("flags", [("-mno-avx512f",), ("-mno-avx512f", "-mno-fma")])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_of_older_processors(dtype, flags):
+    """What is computed here is computed otherwise with AVX2, and by libmvec without that."""
+    if not build.toolchain().simd:
+        pytest.skip("there is no libmvec")
+    source = mathlib.source(mathlib.DOUBLE if dtype == np.float64 else mathlib.FLOAT)
+    flags = (f"-DELEMC_LIBMVEC={variants.open_libmvec()}", *flags)
+    library = ctypes.CDLL(str(build.compile_shared(source, "older_math", flags, ("-lm",))))
+    for name in mathlib.WIDE:
+        function = getattr(library, f"elemc_{suffixed(name, dtype)}")
+        args = points(name, dtype)[:, :400]
+        number = np.ctypeslib.as_ctypes_type(dtype)
+        function.restype, function.argtypes = number, [number] * len(args)
+        for place in args.T.tolist():
+            exact = None if skipped(name, place) else true_value(name, place)
+            assert exact is None or error(exact, function(*place), dtype) <= ULPS, (name, place)
 
 
 def test_vectorized():

@@ -85,7 +85,7 @@ def test_the_c():
         return ec.compile(function).dump(np.ones(9, dtype))
 
     assert "ratio_f64((double)" in text(lambda x: x / 255)
-    assert "ratio_f64((double)" in text(lambda x: (x / 255).sum(), "i8")
+    assert "ratio_f64(f64_of_i64(" in text(lambda x: (x / 255).sum(), "i8")
     assert "ratio_f32((float)" in text(lambda x: x.astype("f4") / 255)
     assert "divide_by_f64((double)" in text(lambda x: x / 0.3)
     assert "divide_by_f32((float)" in text(lambda x: x.astype("f4") / np.float32(2**21 - 1), "i4")
