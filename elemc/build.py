@@ -205,7 +205,7 @@ def kernel_flags(tool: Toolchain, flags: tuple[str, ...],
     fuses = "-mno-fma" not in extra
     if not fuses:  # what corrects a product is a call then
         constants = constants._replace(divides=1)
-    return *flags, *extra, *constants.flags, f"-DFUSES={fuses:d}"
+    return *flags, *extra, *constants.flags, f"-DHAS_FMA={fuses:d}"
 
 
 def own_source(file: str) -> str:

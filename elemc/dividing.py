@@ -1,4 +1,4 @@
-"""Loops that divide by what a row shares, cut into blocks for a function of the library.
+"""Loops that divide by what a row shares, or integers, by blocks for functions of the library.
 
 What is divided is computed for a block first, unless it lies in memory, the function divides it,
 and the rest of the loop takes the quotients from there; if that only stores them, it stores them.
@@ -7,7 +7,7 @@ Machines that divide quickly go through the loop as it was, where blocks would n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -54,12 +54,12 @@ def divide_in_blocks(kernel: Kernel, spec: Specialized) -> None:
                 own = any(isinstance(s, Local) for s in cut)
                 go_by_blocks(loop, body, cut, "LINE" if loop.lines else
                              "HALF_PIECE" if own else "PIECE")
-                if own and _all_over(cut):  # arrays cost more than divisions, where these are quick
+                if own and _only_floats(cut):  # arrays cost more than divisions that are quick
                     blocks = slice(at, at + 1 + len(body) - size)
                     body[blocks] = [If(QUICK, [plain], body[blocks])]
 
 
-def _all_over(cut: Sequence[Statement]) -> bool:
+def _only_floats(cut: Sequence[Statement]) -> bool:
     """Whether floats are divided, and no integers, that is quick by blocks alone."""
     quotients = [v for s in statements(cut) if isinstance(s, Loop) and s.kind == "quotients"
                  for t in s.body for v in values_of(t)]
@@ -76,16 +76,15 @@ class _Cut:
         self.cut: list[Statement] = []
 
     def made(self) -> list[Statement]:
-        """The statements of a block; none if nothing is divided by what a row shares."""
-        while quotient := next(filter(self.is_shared, walk(
+        """The statements of a block; none if nothing is divided so."""
+        while quotient := next(filter(self.goes_by_blocks, walk(
                 v for s in self.rest for v in values_of(s))), None):
             assert isinstance(quotient, Op)
-            copies: dict[Value, Value] = {}
             args = [*map(self.meaning, quotient.args)]
-            for k, kind in enumerate(("dividends", "divisors")):
-                if self.axis in args[k].axes and not self.lies(args[k]):
-                    args[k] = to = self.block(args[k], kind)
-                    copies |= self.compute(quotient, k, to)
+            blocks = {k: self.block(v, ("dividends", "divisors")[k]) for k, v in enumerate(args[:2])
+                      if self.axis in v.axes and not self.lies(v)}
+            copies = self.compute(quotient, blocks) if blocks else {}
+            args = [blocks.get(k, v) for k, v in enumerate(args)]
             name = "remainders" if quotient.op is OPS["remainder"] else "quotients"
             copies[quotient] = to = self.block(args[0], name)
             self.cut.append(Loop(self.axis, "quotients", [Assign(
@@ -101,7 +100,7 @@ class _Cut:
                 and s.name == value.name)
         return next(lets, value)
 
-    def is_shared(self, value: Value) -> bool:
+    def goes_by_blocks(self, value: Value) -> bool:
         """Whether this is a quotient by one number, or by what lies in memory, as its inverse.
 
         Integers are divided by any.
@@ -129,17 +128,17 @@ class _Cut:
         self.cut.append(Local(name, value.dtype, strip=True))
         return Element(value.axes, value.dtype, name, at=self.axis)
 
-    def compute(self, quotient: Value, k: int, to: Element) -> dict[Value, Value]:
+    def compute(self, quotient: Value, blocks: Mapping[int, Element]) -> dict[Value, Value]:
         """Compute what is divided, or divides, for a block; what is dear, and needed, is kept."""
-        before = _lets(self.rest, quotient.args[k:k + 1])
+        before = _lets(self.rest, [quotient.args[k] for k in blocks])
         known = Literal(quotient.axes, quotient.dtype, quotient.dtype.type(0))  # as it will be
         after = {s.name for s in _needed([with_copies(s, {quotient: known}) for s in self.rest])
                  if isinstance(s, Let)}
         kept = {s.name: self.block(s.value, s.name) for s in before
                 if s.name in after and cost(walk([s.value])) >= DEAR}
         keep = [Assign(block, Named(block.axes, block.dtype, name)) for name, block in kept.items()]
-        self.cut.append(Loop(self.axis, "lane", [*before, Assign(to, quotient.args[k]), *keep],
-                             independent=True))
+        made = [Assign(to, quotient.args[k]) for k, to in blocks.items()]
+        self.cut.append(Loop(self.axis, "lane", [*before, *made, *keep], independent=True))
         return {v: kept[v.name] for s in self.rest for v in walk(values_of(s))
                 if isinstance(v, Named) and v.name in kept}
 

@@ -251,9 +251,10 @@ def test_of_older_processors(dtype, flags):
         args = points(name, dtype)[:, :400]
         number = np.ctypeslib.as_ctypes_type(dtype)
         function.restype, function.argtypes = number, [number] * len(args)
-        for place in args.T.tolist():
-            exact = None if skipped(name, place) else true_value(name, place)
-            assert exact is None or error(exact, function(*place), dtype) <= ULPS, (name, place)
+        for place, own in zip(args.T.tolist(), evaluate(name, *args).tolist(), strict=True):
+            exact, got = None if skipped(name, place) else true_value(name, place), function(*place)
+            same = got == own or got != got and own != own  # what is special, or hardly finite
+            assert same or exact is not None and error(exact, got, dtype) <= ULPS, (name, place)
 
 
 def test_vectorized():

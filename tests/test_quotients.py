@@ -270,13 +270,33 @@ def test_integers(name, limit):
     x[[1, 300]], y[[2, 1, 301]] = (limit, -limit), (limit, -limit, -1)
     f = ec.compile(WHOLE[name])
     with np.errstate(all="ignore"):
-        for at, by in ((x, y), (x[::-1], y[::2].repeat(2)), (x[:130], y[-130:]), (x[:3], y[:3])):
+        for at, by in ((x, y), (x[::-1], y[::2].repeat(2)), (x[:130], y[-130:]), (x[:3], y[:3]),
+                       (x.reshape(2, -1), y[:2, None]), (x.reshape(-1, 2).T, y.reshape(2, -1))):
             np.testing.assert_array_equal(f(at, by), WHOLE[name](at, by))
     if name in ("floor_divide", "remainder"):
-        assert f"elemc_{name}_by(" in f.dump(x, y) and "elemc" not in f.dump(x[:9], y[:9]).split("int k")[1]
-        for out in (x.copy(), y.copy()):  # which is read as well
-            args = (out, y) if (out == x).all() else (x, out)
+        assert f"elemc_{name}_by(" in f.dump(x, y)
+        assert "elemc" not in f.dump(x[:9], y[:9]).split("int kernel")[1]
+        for k in range(2):  # the output is read as well
+            args = [x.copy(), y.copy()]
             with np.errstate(all="ignore"):
                 want = WHOLE[name](*args)
-            f(*args, out=out)
-            np.testing.assert_array_equal(out, want)
+            f(*args, out=args[k])
+            np.testing.assert_array_equal(args[k], want)
+
+
+def test_what_dividends_and_divisors_share():
+    f = ec.compile(lambda z: (np.exp(z) * 9).astype("i8") // (np.exp(z) * 3 + 1).astype("i8") + np.exp(z))
+    z = np.linspace(0, 5, 1000)
+    assert f.dump(z).split("int kernel")[1].count("elemc_exp(") == 1
+    np.testing.assert_array_equal(f(z) - np.exp(z) > 0.5, (np.exp(z) * 9) // (np.exp(z) * 3 + 1) >= 1)
+
+
+@pytest.mark.parametrize("y", [1, 2, 3, 7, 2**31, 10**9, 2**51 + 1, 2**62, 2**62 + 1, EXTREME.max, -7, -1])
+def test_far_integers_by_a_number(y):
+    """Times in nanoseconds, say: products, where the divisor is positive."""
+    x = np.random.default_rng(1).integers(EXTREME.min, EXTREME.max, 600)
+    x[:6] = EXTREME.min, EXTREME.max, 0, -1, 1, y
+    x[6:9] = np.array([y - 1, -y, 1 - y])
+    for f in (lambda x, y: x // y, lambda x, y: x % y):
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(ec.compile(f)(x, y), f(x, np.int64(y)))

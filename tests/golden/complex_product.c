@@ -31,7 +31,7 @@ static inline double minus_f64(double x)
 static inline complex128 multiply_c128(complex128 x, complex128 y)
 {
   const double a = __real__ x, b = __imag__ x, c = __real__ y, d = __imag__ y;
-  return make_c128(FUSES ? a * c + b * minus_f64(d) : a * c - b * d, a * d + b * c);
+  return make_c128(HAS_FMA ? a * c + b * minus_f64(d) : a * c - b * d, a * d + b * c);
 }
 
 int kernel_complex_product(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
