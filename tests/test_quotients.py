@@ -259,7 +259,7 @@ WHOLE = {
 EXTREME = np.iinfo(np.int64)
 
 
-@pytest.mark.parametrize("limit", [10, 2**31, 2**50, 2**51, 2**52, 2**53, EXTREME.max])
+@pytest.mark.parametrize("limit", [10, 2**50, 2**51, 2**53, EXTREME.max])
 @pytest.mark.parametrize("name", WHOLE)
 def test_integers(name, limit):
     """Blocks of near ones, whose quotients doubles hold, and others, of which one is far."""

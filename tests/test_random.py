@@ -20,7 +20,7 @@ from .random_graphs import REJECTED, cases, drawn, show
 
 pytestmark = pytest.mark.optimized
 
-PER_ITEM, SHARED, COLD = 46, 230, 46
+PER_ITEM, SHARED, COLD = 46, 138, 46
 # The interpreter's own special functions are good to 64 units in the last place, not to 4.
 SLACK = 16
 

@@ -14,7 +14,7 @@ from .helpers import compile_together, quiet
 from .random_gradients import Oracle, Torch, cases, slope
 from .random_graphs import drawn
 
-PER_ITEM, GRAPHS, STEP = 40, 120, 1e-5
+PER_ITEM, GRAPHS, STEP = 40, 80, 1e-5
 
 
 def pytest_generate_tests(metafunc):
