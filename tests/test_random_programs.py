@@ -13,7 +13,7 @@ from .random_programs import lay, programs
 
 pytestmark = pytest.mark.optimized
 
-PER_ITEM, PROGRAMS = 26, 52
+PER_ITEM, PROGRAMS = 26, 26
 TOLERANCE = {"float64": 1e-9, "float32": 1e-3}  # of the largest element, or of 1
 STEP = 1e-7
 
