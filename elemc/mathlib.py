@@ -50,14 +50,14 @@ COMPLEX: frozenset[str] = frozenset(_COMPLEX_LIBM + _COMPLEX_OWN)
 
 DOUBLE, FLOAT, SPECIAL, BLOCK = "elemc_math", "elemc_mathf", "elemc_special", "elemc_blocks"
 
-_WHOLE = ("floor_divide", "remainder")  # of 64-bit integers
+WHOLE = ("floor_divide", "remainder")  # of 64-bit integers
 _ENDS = "void *to, const void *from, int64_t n"
 BLOCKS: dict[str, str] = {
     "elemc_floats_of_halves": _ENDS, "elemc_halves_of_floats": _ENDS,
     "elemc_quotients": f"{_ENDS}, double y, double near, int divides",
     "elemc_quotients_by": f"{_ENDS}, const void *y, const void *near, int divides",
-    **{f"elemc_{name}": f"{_ENDS}, int64_t y" for name in _WHOLE},
-    **{f"elemc_{name}_by": f"{_ENDS}, const void *y" for name in _WHOLE},
+    **{f"elemc_{name}": f"{_ENDS}, int64_t y" for name in WHOLE},
+    **{f"elemc_{name}_by": f"{_ENDS}, const void *y" for name in WHOLE},
 }
 """Functions of n numbers, and their arguments."""
 
@@ -82,7 +82,7 @@ def source(library: str) -> str:
         template = environment().get_template("mathlib_special.c.j2")
         return template.render(functions=special, complexes=_COMPLEX_LIBM)
     if library == BLOCK:
-        return environment().get_template("mathlib_blocks.c.j2").render(whole=_WHOLE)
+        return environment().get_template("mathlib_blocks.c.j2").render(whole=WHOLE)
     template = environment().get_template("mathlib.c.j2")
     return template.render(
         type="double" if library == DOUBLE else "float", ways=_WAYS, oldest=_OLDEST, wide=WIDE,

@@ -17,6 +17,7 @@ import numpy as np
 
 from .accesses import may_repeat, memory_order
 from .cost import HEAVY, cost
+from .mathlib import WHOLE
 from .ops import OPS, OVER
 from .ops_base import ScalarOp
 from .values import (
@@ -34,7 +35,6 @@ from .values import (
     walk,
 )
 
-WHOLE = (OPS["floor_divide"], OPS["remainder"])
 MANY = 256  # short rows, at least, whose quotients are worth blocks
 
 
@@ -83,7 +83,7 @@ def divides_whole(value: Value) -> bool:
 
     If a block of them is near enough to 0: that takes a tenth of the time.
     """
-    return isinstance(value, Op) and value.op in WHOLE and all(
+    return isinstance(value, Op) and value.op.name in WHOLE and all(
         a.dtype == np.int64 for a in value.args)
 
 

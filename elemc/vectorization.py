@@ -11,11 +11,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import field
 
-from . import build_listing
+from . import build, build_listing
 from .records import dataclass
 from .toolchain import find_toolchain
 
 LOOP = re.compile(r"\s*(if \(.*\) )?((INDEPENDENT|UNROLL|UNROLL_8|ROLLED) )*(for|while) \(")
+
+LEFT_OUT = "for other machines"  # what became of a loop that this one does not compile
 
 GCC = ("-fopt-info-vec-optimized-missed", "-fopt-info-loop-optimized")
 CLANG = ("-Rpass=loop-vectorize|loop-unroll|loop-idiom", "-Rpass-missed=loop-vectorize",
@@ -66,7 +68,12 @@ def report(source: str, entry: str, flags: tuple[str, ...] = (),
     loops = _loops(source)
     read, remark = (_read_gcc, GCC_REMARK) if gcc else (_read_clang, CLANG_REMARK)
     read([(int(m[1]), m[2]) for m in map(remark.match, words.splitlines()) if m], loops)
-    inner = [loop for loop in loops if loop.inner]
+    if tool is not None:
+        quick = "-DDIVIDES=1" in build.kernel_flags(tool, flags, wants)
+        for loop in loops:
+            if any(loop.line in lines for lines in _left_out(source, quick)):
+                loop.other = LEFT_OUT
+    inner = [loop for loop in loops if loop.inner and loop.other != LEFT_OUT]
     done = sum(bool(loop.vectors) for loop in inner)
     width = max((len(loop.verdict) for loop in loops), default=0)
     lines = [f"{entry}: {done} of {len(inner)} innermost loops vectorized by "
@@ -93,6 +100,19 @@ def _loops(source: str) -> list[_Loop]:
                 last += 1
             inner = not any(map(LOOP.match, lines[k + 1:last + 1]))
             found.append(_Loop(k + 1, line, last + 1, inner))
+    return found
+
+
+def _left_out(source: str, quick: bool) -> list[range]:
+    """The lines that are for machines which do not divide as this one does: sides of a choice."""
+    lines = source.splitlines()
+    found = []
+    for k, line in enumerate(lines):
+        if line.endswith("if (DIVIDES) {"):
+            indent = line[:-len("if (DIVIDES) {")]
+            other = lines.index(f"{indent}}} else {{", k)
+            end = lines.index(f"{indent}}}", other)
+            found.append(range(other + 1, end + 1) if quick else range(k + 1, other + 1))
     return found
 
 

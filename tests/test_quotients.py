@@ -92,6 +92,7 @@ def test_what_is_divided_and_what_is_left():
     plain, blocks = text.split("if (DIVIDES)")[1].split("else {")
     assert plain.count("elemc_exp(") == blocks.count("elemc_exp(") == 1
     assert text.count("quotients(") == blocks.count("quotients(") + 1 == 3
+    assert "for other machines" in f.dump(x, np.float64(0.7), stage="vectorization")
     for at in (x, x[:, ::-1], x[:, :129], x.T):
         np.testing.assert_allclose(f(at, 0.7), np.exp(at) + (np.exp(at) - 0.7) / 0.7 / 3 * at, rtol=1e-14)
     several = ec.compile(lambda x, y: (x / 3, x / 3 + x / y, (x + y) / 7))
@@ -282,6 +283,15 @@ def test_integers(name, limit):
                 want = WHOLE[name](*args)
             f(*args, out=args[k])
             np.testing.assert_array_equal(args[k], want)
+
+
+def test_loops_of_other_machines_are_not_counted(machine):
+    x = np.ones((300, 1000))
+    f = ec.compile(lambda x, y: (x - y[:, None]) / y[:, None] * 2)
+    text = f.dump(x, x[:, 0], stage="vectorization")
+    count, others = (1, 2) if machine else (2, 1)
+    assert f"{count} of {count} innermost loops vectorized" in text or build.toolchain().family != "gcc"
+    assert sum("for other machines" in line and "INDEPENDENT" in line for line in text.splitlines()) == others
 
 
 def test_what_dividends_and_divisors_share():
