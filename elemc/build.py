@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import time
 import warnings
@@ -20,11 +19,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import _cffi_backend  # what cffi.FFI().dlopen calls; parsing C in Python costs 15 ms
-import numpy as np
 
 from . import cache_dirs, mathlib
 from .constants import Constants, constants_of
-from .errors import CacheWarning, CompileError
+from .errors import CacheWarning, CompileError, MissingHeaders
 from .templating import PACKAGE, load_templates, stamp_now
 from .threads import number_of_threads
 from .threads_limits import tell_threadpoolctl
@@ -32,7 +30,7 @@ from .toolchain import Toolchain, find_toolchain
 from .variants import open_libmvec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from .build_jobs import Job, Kernel
@@ -56,10 +54,6 @@ CALLABLE, CALLABLE_NAME = "callable.c", "elemc_callable"  # the call path
 STAMP = stamp_now()  # part of the key of whatever is kept for other processes
 
 _ffi = FFI = _cffi_backend.FFI()
-
-
-class MissingHeaders(CompileError):
-    """There is a C compiler, but not the header files that an extension module needs."""
 
 
 class _Loaded:
@@ -86,7 +80,8 @@ os.register_at_fork(after_in_child=_loaded.unlock)
 
 
 def load_kernel(source: str, entry: str, flags: tuple[str, ...] = (),
-                wants: tuple[str, ...] = (), libraries: tuple[str, ...] = ()) -> Kernel:
+                wants: tuple[str, ...] = (), libraries: tuple[str, ...] = (),
+                slow: tuple[str, ...] = ()) -> Kernel:
     """Compile a kernel, or take it from the cache, and load it.
 
     Parameters
@@ -101,6 +96,8 @@ def load_kernel(source: str, entry: str, flags: tuple[str, ...] = (),
         What else it needs, see `Toolchain.extra`.
     libraries : tuple of str
         Those of the math library that it calls.
+    slow : tuple of str
+        And those that it calls where the machine divides slowly.
 
     Raises
     ------
@@ -110,6 +107,7 @@ def load_kernel(source: str, entry: str, flags: tuple[str, ...] = (),
     tool = toolchain()
     flags = kernel_flags(tool, flags, wants)
     memo = (tool.identity, entry, source, *flags)
+    libraries += () if "-DDIVIDES=1" in flags else slow
     kernel = _loaded.kernels.get(memo)
     if kernel is None:
         with _loaded.lock(*memo):
@@ -121,23 +119,36 @@ def load_kernel(source: str, entry: str, flags: tuple[str, ...] = (),
 
 def _load_kernel(tool: Toolchain, source: str, entry: str, flags: tuple[str, ...],
                  libraries: tuple[str, ...]) -> Kernel:
-    from .build_jobs import Job, Kernel
+    from .build_jobs import Job, Kernel, obtain
 
-    needs = _support(tool, *libraries)
+    def job(needs: str) -> Job:
+        return Job(tool, entry, source, flags, tool.links, needs)
+
+    def beside(needs: str) -> None:
+        begun = time.perf_counter()
+        beside_them.append((obtain(job(needs))[1], time.perf_counter() - begun))
+
+    beside_them: list[tuple[bool, float]] = []  # whether it was compiled before, and seconds
     start = time.perf_counter()
-    job = Job(tool, entry, source, flags, tool.links, needs)
-    library, path, cached = _load(job, os.RTLD_NOW)
+    needs = _support(tool, *libraries, meanwhile=beside)
+    ready = time.perf_counter()
+    library, path, cached = _load(job(needs), os.RTLD_NOW)
     try:
         function = library.load_function(_ffi.typeof(ENTRY_C % "(*)"), entry)
     except AttributeError as error:
         raise CompileError(f"{path} has no entry {entry}: {error}") from None
     address = int(_ffi.cast("intptr_t", function))
-    seconds = time.perf_counter() - start
-    return Kernel(address, entry, path, source, cached, seconds, function, library)
+    cached, took = beside_them[0] if beside_them else (cached, 0.0)
+    return Kernel(address, entry, path, source, cached, time.perf_counter() - ready + took,
+                  ready - start - took, libraries, function, library)
 
 
-def _support(tool: Toolchain, *names: str) -> str:
-    """Load runtime.c and libraries of these names for the kernels that call them; their keys."""
+def _support(tool: Toolchain, *names: str,
+             meanwhile: Callable[[str], None] = lambda needs: load_templates()) -> str:
+    """Load runtime.c and libraries of these names for the kernels that call them; their keys.
+
+    If any is missing, `meanwhile` is called with the keys, while they are compiled.
+    """
     tell_threadpoolctl()
     names, held = (RUNTIME, *names), _loaded.support[tool.identity]
     if any(name not in held for name in names):
@@ -146,20 +157,22 @@ def _support(tool: Toolchain, *names: str) -> str:
                 open_libmvec()
             missing = [n for n in names if n not in held and not _known_support(tool, n)]
             if missing:
-                _new_support(tool, missing)
+                jobs = [_support_job(tool, name) for name in missing]
+                keys = {j.name: j.key for j in jobs}
+                needs = " ".join(keys.get(name) or held[name][0] for name in names)
+                _new_support(tool, jobs, lambda: meanwhile(needs))
     return " ".join(held[name][0] for name in names)
 
 
-def _new_support(tool: Toolchain, names: Sequence[str]) -> None:
+def _new_support(tool: Toolchain, jobs: Sequence[Job], meanwhile: Callable[[], None]) -> None:
     """Find libraries by the C that they are made of; beside runtime.c the call path is built."""
-    from .build_jobs import obtain_all
+    from .build_jobs import extension_job, obtain_all
 
-    jobs = [_support_job(tool, name) for name in names]
     also = []
-    if RUNTIME in names:
+    if jobs[0].name == RUNTIME:
         with contextlib.suppress(MissingHeaders):  # then there is none
-            also = [_extension_job(tool, jobs[0].key, own_source(CALLABLE), CALLABLE_NAME)]
-    obtain_all((*jobs, *also), load_templates)
+            also = [extension_job(tool, jobs[0].key, own_source(CALLABLE), CALLABLE_NAME)]
+    obtain_all((*jobs, *also), meanwhile)
     paths = {}
     for job in jobs:
         library, paths[job.name], _ = _load(job, os.RTLD_NOW | os.RTLD_GLOBAL)
@@ -303,30 +316,12 @@ def build_extension(source: str, name: str) -> Path:
     CompileError
         As `load_kernel`.
     """
+    from .build_jobs import extension_job
+
     tool = toolchain()
     needs = _support(tool)
     # Loaded here so that what cannot be loaded is rebuilt; the import finds the same library.
-    return _load(_extension_job(tool, needs, source, name), os.RTLD_NOW)[1]
-
-
-def _extension_job(tool: Toolchain, needs: str, source: str, name: str) -> Job:
-    """What makes an extension module; `needs` are the keys of the libraries that it calls."""
-    import sysconfig
-
-    from .build_jobs import Job
-
-    paths = sysconfig.get_paths()
-    includes = list(dict.fromkeys([paths["include"], paths["platinclude"], np.get_include()]))
-    if not any(os.path.exists(os.path.join(include, "Python.h")) for include in includes):
-        raise MissingHeaders(
-            f"no Python.h in {paths['include']}: install the headers of Python "
-            f"{sys.version_info.major}.{sys.version_info.minor} (python3-dev, python3-devel)"
-        )
-    depends = f"{sysconfig.get_config_var('EXT_SUFFIX')} {sys.version} numpy {np.__version__}"
-    # Debian's pyconfig.h includes another one from where zig does not look
-    flags = ("-O2", *tool.extra(("branches",)), *(f"-I{include}" for include in includes),
-             "-idirafter", os.path.dirname(paths["include"]))
-    return Job(tool, name, source, flags, depends=depends + needs)
+    return _load(extension_job(tool, needs, source, name), os.RTLD_NOW)[1]
 
 
 def own_extension(file: str, name: str) -> str:

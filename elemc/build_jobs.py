@@ -7,6 +7,7 @@ import errno
 import os
 import shlex
 import sys
+import sysconfig
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -15,8 +16,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from . import build_early, cache
-from .errors import CompileError, FallbackWarning
+from .errors import CompileError, FallbackWarning, MissingHeaders
 from .records import dataclass
 from .toolchain import Toolchain, run
 
@@ -44,6 +47,10 @@ class Kernel:
         Whether it was compiled before this process asked.
     seconds : float
         How long it took to compile or fetch, and to load.
+    waited : float
+        How many it took to have the libraries that it calls, beside that.
+    libraries : tuple of str
+        Those of the math library, loaded before.
     function : cffi function pointer
         The entry, callable.
     library : object
@@ -56,6 +63,8 @@ class Kernel:
     source: str = field(repr=False)
     cached: bool
     seconds: float
+    waited: float
+    libraries: tuple[str, ...]
     function: Any = field(repr=False, compare=False)
     library: Any = field(repr=False, compare=False)
 
@@ -92,6 +101,22 @@ class Job:
         tool = self.toolchain
         return (*tool.command, *tool.flags, *self.flags, *self.variants[1], *tool.shared,
                 "-o", cache.LIBRARY, *source, *self.links)  # fmt: skip
+
+
+def extension_job(tool: Toolchain, needs: str, source: str, name: str) -> Job:
+    """What makes an extension module; `needs` are the keys of the libraries that it calls."""
+    paths = sysconfig.get_paths()
+    includes = list(dict.fromkeys([paths["include"], paths["platinclude"], np.get_include()]))
+    if not any(os.path.exists(os.path.join(include, "Python.h")) for include in includes):
+        raise MissingHeaders(
+            f"no Python.h in {paths['include']}: install the headers of Python "
+            f"{sys.version_info.major}.{sys.version_info.minor} (python3-dev, python3-devel)"
+        )
+    depends = f"{sysconfig.get_config_var('EXT_SUFFIX')} {sys.version} numpy {np.__version__}"
+    # Debian's pyconfig.h includes another one from where zig does not look
+    flags = ("-O2", *tool.extra(("branches",)), *(f"-I{include}" for include in includes),
+             "-idirafter", os.path.dirname(paths["include"]))
+    return Job(tool, name, source, flags, depends=depends + needs)
 
 
 def obtain(job: Job) -> tuple[Path, bool]:

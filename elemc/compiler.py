@@ -161,7 +161,8 @@ def load(spec: Specialized, kernel: Kernel, source: Source, contract: bool = Fal
          reassociate: bool = False) -> Compiled:
     """Stage 7."""
     flags, wants = flags_of(spec, contract, reassociate)
-    loaded = build.load_kernel(source.text, source.entry, flags, wants, source.libraries)
+    loaded = build.load_kernel(source.text, source.entry, flags, wants, source.libraries,
+                               source.slow)
     return Compiled(spec, source, loaded, _in_place(spec, kernel))
 
 

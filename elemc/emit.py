@@ -96,6 +96,7 @@ class Source:
     entry: str
     bindings: Bindings
     libraries: tuple[str, ...]  # of the math library, whose functions it calls
+    slow: tuple[str, ...]  # and those that it calls where the machine divides slowly
 
 
 def emit(kernel: Kernel, entry: str, banner: Sequence[str]) -> Source:
@@ -128,7 +129,9 @@ class _Emitter(Statements):
                      for k, (what, name) in enumerate(self.sizes.items())],
             facts=[f"{self.extent(a)} < {n}" for a, n in self.least.items()],
             buffers=memory, checks=self.checks, words_of=words_of, prologue=self.prologue)
-        return Source(text, entry, bindings, tuple(sorted({LIBRARIES[e] for e in self.externs})))
+        libraries, slow = ({LIBRARIES[e] for e in externs}
+                           for externs in (self.externs, self.slow_externs))
+        return Source(text, entry, bindings, (*sorted(libraries),), (*sorted(slow - libraries),))
 
     def size_place(self, axis: str) -> int:
         """Where the extent of an axis stands among the sizes."""
@@ -167,7 +170,7 @@ class _Emitter(Statements):
                      "AHEAD": AHEAD}
         if used := [f"{name} = {n}" for name, n in constants.items() if name in words]:
             macros.append(f"enum {{ {', '.join(used)} }};")
-        externs = [ops.extern_declaration(e) for e in sorted(self.externs)]
+        externs = [ops.extern_declaration(e) for e in sorted({*self.externs, *self.slow_externs})]
         words |= words_of(*externs)
         for name in reversed(TYPES):
             words |= words_of(TYPES[name]) if name in words else set()

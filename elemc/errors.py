@@ -51,6 +51,10 @@ class CompileError(ElemcError, RuntimeError):
     """The C compiler is missing or failed; holds the command, its words and the kept source."""
 
 
+class MissingHeaders(CompileError):
+    """There is a C compiler, but not the header files that an extension module needs."""
+
+
 class DomainError(ElemcError, ValueError):
     """A value, seen only while computing, that the operation rejects (2 ** -1 on integers)."""
 

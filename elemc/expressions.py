@@ -84,6 +84,7 @@ class Expressions:
         self.sizes: dict[tuple[str, Any], str] = {}
         self.helpers: dict[str, None] = {}
         self.externs: dict[str, None] = {}
+        self.slow_externs: dict[str, None] = {}  # where the machine divides slowly
         self.types: set[str] = set()
         self.mentioned: set[str] = set()
         self.running: set[str] = set()  # folds whose states are in registers for several rows

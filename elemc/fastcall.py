@@ -19,9 +19,9 @@ import numpy as np
 
 from . import plans
 from .arguments import known
-from .build import CALLABLE, MissingHeaders, own_extension, stored_kernel
+from .build import CALLABLE, own_extension, stored_kernel
 from .build import CALLABLE_NAME as NAME
-from .errors import CompileError, ElemcError, FallbackWarning
+from .errors import CompileError, ElemcError, FallbackWarning, MissingHeaders
 from .toolchain import find_toolchain
 
 if TYPE_CHECKING:

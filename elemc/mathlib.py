@@ -1,10 +1,11 @@
 """The math library: what it has, and its C.
 
-Four shared objects per machine, of which a kernel has those loaded that it calls: functions of
-doubles, those of floats, special and complex ones, and those of blocks.  For every function f they
-export `double elemc_f(double...)` and `float elemc_ff(float...)`; for those in `SIMD`, where
-glibc's libmvec is used, also the variants that vectorized loops call (`variants`); with AVX-512 or
-AVX2 some of them are computed here instead (`WIDE`), faster and closer than libmvec does.  All
+Five shared objects per machine, of which a kernel has those loaded that it calls: functions of
+doubles, those of floats, special and complex ones, those of blocks, and of blocks of integers,
+which take four times as long to compile.  For every function f they export
+`double elemc_f(double...)` and `float elemc_ff(float...)`; for those in `SIMD`, where glibc's
+libmvec is used, also the variants that vectorized loops call (`variants`); with AVX-512 or AVX2
+some of them are computed here instead (`WIDE`), faster and closer than libmvec does.  All
 variants of a function give the same bits, so that an element's result does not depend on its
 position.
 """
@@ -48,21 +49,25 @@ COMPLEX: frozenset[str] = frozenset(_COMPLEX_LIBM + _COMPLEX_OWN)
 """Base names of the complex functions: `exp` is `elemc_cexp` and `elemc_cexpf`."""
 
 
-DOUBLE, FLOAT, SPECIAL, BLOCK = "elemc_math", "elemc_mathf", "elemc_special", "elemc_blocks"
+DOUBLE, FLOAT, SPECIAL = "elemc_math", "elemc_mathf", "elemc_special"
+BLOCK, INTEGERS = "elemc_blocks", "elemc_integers"
 
 WHOLE = ("floor_divide", "remainder")  # of 64-bit integers
 _ENDS = "void *to, const void *from, int64_t n"
-BLOCKS: dict[str, str] = {
+_OF_FLOATS = {
     "elemc_floats_of_halves": _ENDS, "elemc_halves_of_floats": _ENDS,
     "elemc_quotients": f"{_ENDS}, double y, double near, int divides",
     "elemc_quotients_by": f"{_ENDS}, const void *y, const void *near, int divides",
+}
+_OF_INTEGERS = {
     **{f"elemc_{name}": f"{_ENDS}, int64_t y" for name in WHOLE},
     **{f"elemc_{name}_by": f"{_ENDS}, const void *y" for name in WHOLE},
 }
+BLOCKS: dict[str, str] = {**_OF_FLOATS, **_OF_INTEGERS}
 """Functions of n numbers, and their arguments."""
 
 LIBRARIES: dict[str, str] = {
-    **dict.fromkeys(BLOCKS, BLOCK),
+    **dict.fromkeys(_OF_FLOATS, BLOCK), **dict.fromkeys(_OF_INTEGERS, INTEGERS),
     **{f"elemc_c{name}{end}": SPECIAL for name in COMPLEX for end in ("", "f")},
     **{f"elemc_{name}{end}": SPECIAL if _WAYS[name] == "special" else library
        for name in FUNCTIONS for end, library in (("", DOUBLE), ("f", FLOAT))},
@@ -82,7 +87,9 @@ def source(library: str) -> str:
         template = environment().get_template("mathlib_special.c.j2")
         return template.render(functions=special, complexes=_COMPLEX_LIBM)
     if library == BLOCK:
-        return environment().get_template("mathlib_blocks.c.j2").render(whole=WHOLE)
+        return environment().get_template("mathlib_blocks.c.j2").render()
+    if library == INTEGERS:
+        return environment().get_template("mathlib_integers.c.j2").render(whole=WHOLE)
     template = environment().get_template("mathlib.c.j2")
     return template.render(
         type="double" if library == DOUBLE else "float", ways=_WAYS, oldest=_OLDEST, wide=WIDE,

@@ -160,7 +160,7 @@ def plan_of(function: Any, closed: Closed, compiled: Compiled, signature: Signat
     if known is None or any(array not in places for array in used):
         return None
     return Plan(shapes(arrays), compiled.kernel.path.parent.name, known, compiled.kernel.entry,
-                compiled.source.libraries, code, tuple(map(places.index, used)),
+                compiled.kernel.libraries, code, tuple(map(places.index, used)),
                 tuple(str(o.dtype) for o in closed.graph.outputs),
                 tuple(str(i.dtype) for i in closed.graph.inputs), pickle.dumps(signature))
 

@@ -108,8 +108,9 @@ class Profile:
         How many of them a call may use.
     stages : dict of str to float or None
         Seconds of tracing the Python code (None: there was none), of the stages that close the
-        graph, schedule and emit it, of the C compiler, and of storing and loading what it made.
-        Tracing and the last two took so long when they ran; the others have been done again.
+        graph, schedule and emit it, of the C compiler, of having the libraries that the kernel
+        calls, which are compiled beside it, and of storing and loading it.
+        Tracing and the last three took so long when they ran; the others have been done again.
     cached : bool
         Whether the machine code was there before this process asked for it.
     machine : Machine
@@ -243,7 +244,8 @@ def _stages(function: Any, closed: Closed, signature: Signature,
     if not compiled.kernel.cached and made is not None:
         load = max(0.0, load - made)
     return {"trace": function.trace_seconds, "close": close, "schedule": schedule,
-            "emit": written, "compile": made, "load": load}, kernel
+            "emit": written, "compile": made, "libraries": compiled.kernel.waited,
+            "load": load}, kernel
 
 
 def _compiled_in(compiled: Compiled) -> float | None:

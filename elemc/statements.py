@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import ops
+from .blocks import QUICK
 from .cost import calls
 from .dtypes import ctype
 from .nest import (
@@ -110,9 +111,14 @@ class Statements(RowLoops):
             case Write():
                 return self.write(item)
             case If():
-                return {"kind": "if", "condition": self.text(item.condition),
-                        "body": [self.statement(s, begin, end) for s in item.body],
-                        "rest": [self.statement(s, begin, end) for s in item.rest]}
+                condition = self.text(item.condition)
+                body = [self.statement(s, begin, end) for s in item.body]
+                called, self.externs = self.externs, {} if item.condition is QUICK else self.externs
+                rest = [self.statement(s, begin, end) for s in item.rest]
+                if item.condition is QUICK:
+                    self.slow_externs |= self.externs
+                    self.externs = called
+                return {"kind": "if", "condition": condition, "body": body, "rest": rest}
             case Repeat():
                 return self.repeat(item)
             case Loop():

@@ -131,11 +131,13 @@ def compile_together(calls):
         text = once(r"^typedef struct .*\n", "/* */\n" + "\n".join(
             with_own_names(text, f"_{number}") for number, (text, _) in enumerate(unit)))
         every = [same[0] for same in unit.values()]
-        libraries = tuple(sorted({name for *_, source in every for name in source.libraries}))
+        libraries, slow = (tuple(sorted({n for *_, s in every for n in getattr(s, which)}))
+                           for which in ("libraries", "slow"))
         for number, same in enumerate(unit.values()):
             for function, key, spec, kernel, source in same:
                 function._by_signature[key] = compiler.load(spec, kernel, replace(
-                    source, text=text, entry=f"{source.entry}_{number}", libraries=libraries))
+                    source, text=text, entry=f"{source.entry}_{number}", libraries=libraries,
+                    slow=slow))
 
 
 def with_own_names(text, end):

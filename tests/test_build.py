@@ -31,7 +31,13 @@ from elemc import (
     mathlib,
     toolchain,
 )
-from elemc.errors import ArgumentError, CacheWarning, CompileError, FallbackWarning
+from elemc.errors import (
+    ArgumentError,
+    CacheWarning,
+    CompileError,
+    FallbackWarning,
+    MissingHeaders,
+)
 
 PACKAGE_PLACES = os.pathsep.join(
     dict.fromkeys(str(Path(module.__file__).parent.parent) for module in (build, mathlib))
@@ -277,6 +283,28 @@ def test_own_libraries_are_compiled_at_once(monkeypatch, tmp_path):
     assert log.read_text().split() == ["begin"] * 3 + ["end"] * 3
     assert {entry.name for entry in cache.entries()} == {
         "elemc_math", "elemc_runtime", "elemc_callable"}
+
+
+def test_a_kernel_is_compiled_beside_the_library_that_it_calls(monkeypatch, tmp_path):
+    log = tmp_path / "log"
+    slow = wrapper(tmp_path / "slowcc", f"""case "$*" in *kernel.c*)
+        echo begin >> {log}; sleep 0.5; $real "$@"; echo end >> {log}; exit 0;; esac""")
+    monkeypatch.setenv("ELEMC_CC", slow)
+    build._support(build.toolchain())
+    log.unlink()
+    monkeypatch.setattr(build_jobs, "obtain_all", OBTAIN_ALL)
+    kernel = load(source())
+    assert log.read_text().split() == ["begin"] * 2 + ["end"] * 2
+    assert not kernel.cached and kernel.seconds > 0.5 > 0.5 * kernel.waited
+    np.testing.assert_array_equal(evaluate(kernel), 3 * np.arange(1001.0) + 1)
+
+
+def test_a_kernel_that_fails_beside_its_library_says_so_and_leaves_the_library(monkeypatch):
+    monkeypatch.setattr(build_jobs, "obtain_all", OBTAIN_ALL)
+    with pytest.raises(CompileError, match="failed on test_kernel"):
+        load(source("wrong"))
+    assert "elemc_math" in {entry.name for entry in cache.entries()}
+    np.testing.assert_array_equal(evaluate(load(source())), 3 * np.arange(1001.0) + 1)
 
 
 def test_the_math_library_waits_for_a_kernel_that_calls_it(monkeypatch):
@@ -539,7 +567,7 @@ def test_extension_module():
 def test_missing_headers(monkeypatch, tmp_path):
     nowhere = dict.fromkeys(("include", "platinclude"), str(tmp_path))
     monkeypatch.setattr(sysconfig, "get_paths", lambda: nowhere)
-    with pytest.raises(build.MissingHeaders, match=r"no Python\.h"):
+    with pytest.raises(MissingHeaders, match=r"no Python\.h"):
         build.build_extension(EXTENSION, "elemc_test_ext")
 
 

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import elemc
-from elemc import build, fastcall, runtime
+from elemc import fastcall, runtime
+from elemc.errors import MissingHeaders
 from elemc.function import Function
 from elemc.tracing import Structure
 
@@ -577,7 +578,7 @@ def test_not_ready():
 
 def test_without_headers(monkeypatch):
     def missing(*args):
-        raise build.MissingHeaders("no Python.h")
+        raise MissingHeaders("no Python.h")
 
     monkeypatch.setattr(fastcall, "_classes", {})
     monkeypatch.setattr(fastcall, "load", missing)

@@ -139,7 +139,7 @@ def test_a_profile_has_a_line_per_phase():
     assert found.name == "centered(x: float64[2]) -> (float64[2])"
     assert [p.counts for p in found.phases] == counts(centered.trace(X), X)[0]
     assert found.repeats == 3 and found.threads >= 1 and found.call > 0
-    assert set(found.stages) == {"trace", "close", "schedule", "emit", "compile", "load"}
+    assert set(found.stages) == {"trace", "close", "schedule", "emit", "compile", "libraries", "load"}
     assert found.stages["trace"] > 0
     for phase in found.phases:
         assert 0 < phase.best <= phase.median

@@ -61,6 +61,18 @@ def test_the_machine_decides_what_the_c_does(machine):
     assert f.dump(x).count("DIVIDES") == 1
 
 
+def test_a_machine_that_divides_quickly_compiles_no_library_for_what_it_leaves_out(machine):
+    plain = ec.compile(lambda x, y: (x - 1) / np.max(x, axis=1, keepdims=True))
+    both = ec.compile(lambda x, y: ((x - 1) / np.max(x, axis=1, keepdims=True), y / 3))
+    x, y = np.random.default_rng(0).random((3, N)), np.arange(5.0 * N)
+    for f, libraries in ((plain, () if machine else ("elemc_blocks",)), (both, ("elemc_blocks",))):
+        f(x, y)
+        [made] = f.specializations
+        assert "if (DIVIDES)" in f.dump(x, y) and made.kernel.libraries == libraries
+    np.testing.assert_array_equal(plain(x, y), (x - 1) / x.max(axis=1, keepdims=True))
+    np.testing.assert_array_equal(both(x, y)[1], y / 3)
+
+
 def test_the_c():
     def text(rows, columns, dtype="f8"):
         f = ec.compile(lambda x: x / np.sum(x, axis=1, keepdims=True))
