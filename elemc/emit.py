@@ -32,6 +32,7 @@ from .nest import (
 )
 from .records import dataclass
 from .statements import Statements
+from .strides import taken_across, told
 from .templating import environment
 from .values import BLOCK, FILLED, LINED, VECTOR, Load, walk
 from .work import work_of
@@ -223,7 +224,7 @@ class _Emitter(Statements):
     def pointers(self) -> tuple[tuple[Pointer, ...], list[dict[str, Any]]]:
         """How the operands are bound, and the lines that declare them."""
         bound, views = [], []
-        number = 0
+        number, across = 0, taken_across(self.kernel, self.laned)
         for use in self.uses.values():
             starts = tuple(
                 (d, c, e) for d, at in enumerate(use.access) if at.divisor == 1
@@ -232,10 +233,11 @@ class _Emitter(Statements):
             for key, name in use.strides.items():
                 terms = terms_along(use.access, key)
                 stride = self.stated_stride(use, key)
-                if stride is not None:
-                    lines.append((name, str(stride)))
-                else:
-                    lines.append((name, f"s[{number}]"))
+                given = f"s[{number}]"
+                text = given if stride is None else told(stride, given) if (
+                    (use.operand, key) in across and key not in self.packs) else str(stride)
+                lines.append((name, text))
+                if given in text:
                     strides.append(terms)
                     number += 1
             lines += [(f"{use.base}_ahead", use.ahead)] if use.ahead else []
@@ -305,6 +307,16 @@ extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t 
 #else
 #define FEW_REGISTERS 1 /* or narrow ones: more lanes would go through memory */
 #endif""",
+    "VECTOR_BYTES": """\
+#if defined __AVX512F__
+#define VECTOR_BYTES 64
+#elif defined __AVX__
+#define VECTOR_BYTES 32
+#else
+#define VECTOR_BYTES 16
+#endif""",
+    "TOLD": "#define TOLD(bytes, given) ((bytes) > VECTOR_BYTES ? (given) : (bytes)) "
+            "/* of what is further apart gcc makes vectors if it does not know */",
     "TRUTH": "#define TRUTH(bool) (((bool) + 255) >> 8) /* 0 or 1; gcc makes branches of `!= 0` */",
     "LEVELS": "#define LEVELS(parts) (64 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */",
     "ROLLED": '#define ROLLED _Pragma("GCC unroll 1") /* until there are vectors */',

@@ -30,6 +30,7 @@ from .nest import (
     values_of,
 )
 from .records import dataclass
+from .strides import told
 from .values import (
     SELECT,
     Access,
@@ -158,8 +159,7 @@ class Expressions:
         parts = []
         for axis in sorted(whole, key=self.digit.__getitem__):
             if (index := self.var(axis)) != "0":
-                stride = self.stride(use, axis)
-                parts.append(f"{index} * {self.own_stride(use, axis) or stride}")
+                parts.append(f"{index} * {self.own_stride(use, axis, self.stride(use, axis))}")
         for dim, at in enumerate(use.access):
             if at.divisor > 1:
                 stride = use.strides.setdefault(dim, f"{use.base}_d{dim}")
@@ -183,19 +183,19 @@ class Expressions:
         offset, self.instead = self.offset(use), before
         return " + ".join([f"{use.base}_p", offset, *([distance] if distance else [])])
 
-    def own_stride(self, use: Use, axis: str) -> int:
-        """The distance in bytes for this loop alone, if it is another than for all; else 0.
+    def own_stride(self, use: Use, axis: str, stride: str) -> str:
+        """The distance in bytes for this loop: that for all, or what it alone may be told.
 
-        In lanes gcc would want to read on behind the last one, and cannot; in other loops over the
-        same axis it makes vectors of some steps, if where functions are called the loop goes `over`
-        its last vector.
+        In lanes gcc would want to read on behind the last one, and cannot; in others over the axis
+        it makes vectors of some, if where functions are called they go `over` their last vector.
         """
         by, size = self.finer.get(axis, 0), self.kernel.operands[use.operand].dtype.itemsize
         if not by and axis != self.over and (
                 self.calls or axis not in self.laned or axis == self.lane):
-            return 0
+            return stride
         known = self.known_stride(use.operand, use.access, axis) or 0
-        return known // by if by else known if abs(known) > size and known // size in STEPS else 0
+        return str(known // by) if by else (
+            told(known, stride) if abs(known) > size and known // size in STEPS else stride)
 
     def known_stride(self, operand: int, access: Access, axis: str | int) -> int | None:
         """The distance in bytes along a loop axis, or a dimension, if it is known."""

@@ -280,3 +280,19 @@ def test_maps_of_eight_neighbours_stay_loops():
     assert not rolled(lambda x, y: x * y, np.asfortranarray(a[:, :8]), a[:, :8])
     assert not rolled(lambda x: x - np.max(x, axis=1, keepdims=True), a[:, :8])
     assert not rolled(lambda x: x > 0, a[:, :8])  # bytes
+
+
+@pytest.mark.parametrize(("width", "dtype"), [(8, "f8"), (16, "f8"), (16, "f4"), (4, "c16"), (8, "i8")])
+def test_rows_that_fill_a_vector_are_told_only_where_one_does(width, dtype):
+    """Loops across rows that gcc unrolls, or that go across themselves; not those along rows."""
+    x = (np.random.default_rng(0).standard_normal((1000, width)) * 9).astype(dtype)
+    y, stride = np.asfortranarray(x[::-1]), width * x.itemsize
+    given = f"x_s0 = TOLD({stride}, s["
+    scan, outer = ec.compile(lambda x: np.cumsum(x, axis=1)), ec.compile(lambda x, y: x + y)
+    np.testing.assert_array_equal(scan(x), np.cumsum(x, axis=1))
+    np.testing.assert_array_equal(outer(x, y), x + y)
+    assert given in scan.dump(x) and (given in outer.dump(x, y)) == (dtype != "c16")
+    shift = ec.compile(lambda x: x + x[0])
+    np.testing.assert_array_equal(shift(x), x + x[0])
+    assert f"x_s0 = {stride}, " in shift.dump(x) and "TOLD" not in shift.dump(x)
+    assert ("TOLD" in scan.dump(x[:, :2].copy())) == (dtype == "c16")
