@@ -172,11 +172,15 @@ def _order_of_like(values: Sequence[Value], needs: Sequence[Fold], order: tuple[
     """The order of what goes in strips, if it shares more work with a store than a pass costs.
 
     Narrow rows go side by side, without stores: what these share with them waits in the outputs.
+    So does what a fold that the store waits for computes; in large outputs it would come from
+    memory, unless a strip of them, which the caches hold, is stored where it was folded.
     """
     below, waited = set(walk(values)), set(walk(needs))
     for root in before:
         alike = in_strips(root.order) and {axis_of(a) for a in root.order} == set(order)
-        if root.of in waited or not alike or spec.between(root.order[-1])[1] < SHORT:
+        apart = root.of in waited and not (
+            spec.large and root.chunk is None and root.order[-1] == order[-1])
+        if apart or not alike or spec.between(root.order[-1])[1] < SHORT:
             continue
         shared = (v for v in walk(root.args) if v in below and v.axes == frozenset(order))
         if cost(shared) >= HEAVY:
