@@ -559,3 +559,39 @@ def test_blocks_of_narrow_outputs_beside_wide_ones(large, threads):
             assert np.array_equal(flags, table > rows[0])
     finally:
         ec.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("shape", "axis"), [
+    ((19, 5000), 0), ((300, 2100), 0), ((2, 4000), 0), ((3, 40, 2050), 1), ((7, 3, 2049), (0, 1))])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_strips_are_stored_where_their_columns_are_folded(monkeypatch, dtype, shape, axis, threads):
+    """What functions give waits in the strip's output, or is computed again: the same bits."""
+    def softmax(x):
+        e = np.exp(x - np.max(x, axis=axis, keepdims=True))
+        return e / np.sum(e, axis=axis, keepdims=True)
+
+    x = values(shape, dtype)
+    want = ec.compile(softmax)(x)
+    np.testing.assert_allclose(want, softmax(x), rtol=1e-5 if dtype == "float32" else 1e-13)
+    monkeypatch.setattr(runtime, "large_bytes", lambda: 0)
+    monkeypatch.setattr(runtime, "outgrows_caches", lambda lines, sizes: bool(lines))
+    f = ec.compile(softmax)
+    exp = "elemc_exp(" if dtype == "float64" else "elemc_expf("
+    assert f.dump(x).count(exp) == ec.compile(lambda x: np.exp(x).sum(axis=axis)).dump(x).count(exp)
+    assert "phase == 1" not in f.dump(x) and "elemc_stream" not in f.dump(x)
+    mean = ec.compile(lambda x: x - np.mean(x, axis=axis, keepdims=True))  # is soon read again
+    assert "phase == 1" in mean.dump(x) or len(shape) == 3
+    before = ec.get_num_threads()
+    ec.set_num_threads(threads)
+    try:
+        np.testing.assert_array_equal(f(x), want)
+        memory = np.full(x.size + 5, 7, dtype)
+        out = memory[3:-2].reshape(shape)
+        np.testing.assert_array_equal(f(x, out=out, req="add"), want + 7)
+        out[:] = x
+        assert f(out, out=out) is out
+        np.testing.assert_array_equal(out, want)
+        assert (memory[:3] == 7).all() and (memory[-2:] == 7).all()
+    finally:
+        ec.set_num_threads(before)
