@@ -308,12 +308,10 @@ extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t 
 #define FEW_REGISTERS 1 /* or narrow ones: more lanes would go through memory */
 #endif""",
     "VECTOR_BYTES": """\
-#if defined __AVX512F__
+#ifdef __AVX512F__
 #define VECTOR_BYTES 64
-#elif defined __AVX__
-#define VECTOR_BYTES 32
 #else
-#define VECTOR_BYTES 16
+#define VECTOR_BYTES 32
 #endif""",
     "TOLD": "#define TOLD(bytes, given) ((bytes) > VECTOR_BYTES ? (given) : (bytes)) "
             "/* of what is further apart gcc makes vectors if it does not know */",

@@ -13,7 +13,7 @@ from .accesses import runs_along
 from .nest import Kernel, LaneLoop, Loop, Write, statements, values_of
 from .values import Load, walk
 
-NARROWEST = 16  # bytes of a vector, at least
+NARROWEST = 32  # bytes of a vector, but on processors without AVX, of which no more is asked
 
 
 def told(stride: int, given: str) -> str:
