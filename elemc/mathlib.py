@@ -34,8 +34,9 @@ _WAYS: dict[str, str] = {
 # Those that libmvec has had from the beginning; the others came with glibc 2.35.
 _OLDEST = "sin cos exp log pow".split()
 
-# Those that are not left to libmvec with AVX-512, or with AVX2 but for log and sinh of floats.
-WIDE = "exp expm1 log log1p sinh cosh tanh asinh acosh atanh pow".split()
+# Those that are not left to libmvec with AVX-512, but for hypot, or with AVX2, but for log and sinh
+# of floats.
+WIDE = "exp expm1 log log1p sinh cosh tanh asinh acosh atanh pow hypot".split()
 
 SIMD: frozenset[str] = frozenset(
     name for name, way in _WAYS.items() if way in ("libmvec", "vector"))
