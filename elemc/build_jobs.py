@@ -48,7 +48,7 @@ class Kernel:
     seconds : float
         How long it took to compile or fetch, and to load.
     waited : float
-        How many it took to have the libraries that it calls, beside that.
+        Seconds that it took, besides, to have the libraries that it calls.
     libraries : tuple of str
         Those of the math library, loaded before.
     function : cffi function pointer

@@ -111,14 +111,14 @@ class Statements(RowLoops):
             case Write():
                 return self.write(item)
             case If():
-                condition = self.text(item.condition)
-                body = [self.statement(s, begin, end) for s in item.body]
-                called, self.externs = self.externs, {} if item.condition is QUICK else self.externs
-                rest = [self.statement(s, begin, end) for s in item.rest]
-                if item.condition is QUICK:
-                    self.slow_externs |= self.externs
-                    self.externs = called
-                return {"kind": "if", "condition": condition, "body": body, "rest": rest}
+                view = {"kind": "if", "condition": self.text(item.condition),
+                        "body": [self.statement(s, begin, end) for s in item.body]}
+                called = self.externs
+                if item.condition is QUICK:  # what follows is for machines that divide slowly
+                    self.externs = self.slow_externs
+                view["rest"] = [self.statement(s, begin, end) for s in item.rest]
+                self.externs = called
+                return view
             case Repeat():
                 return self.repeat(item)
             case Loop():
