@@ -9,7 +9,7 @@ import pytest
 import elemc as ec
 from elemc import build
 
-from .helpers import assert_same_bits
+from .helpers import assert_same_bits, compile_together
 
 pytestmark = pytest.mark.optimized
 
@@ -57,13 +57,17 @@ def parts(x):
 def test_bits(of, dtype):
     rng = np.random.default_rng(0)
     f = ec.compile(lambda x, y: of(x, y))
+    pairs = []
     for n in (1, 3, 8, 17, 1001):
         x, y = ((rng.standard_normal(3 * n) + 1j * rng.standard_normal(3 * n)).astype(dtype)
                 for _ in range(2))
-        for a, b in ((x, y), (x[::3], y[::-3]), (x[:n], y[:1]), (x[:3 * (n // 3)].reshape(-1, 3), y[:3])):
-            got, want = f(a, b), of(parts(a), parts(b))
-            assert_same_bits(got.real.copy(), want.real)
-            assert_same_bits(got.imag.copy(), want.imag)
+        pairs += [(x, y), (x[::3], y[::-3]), (x[:n], y[:1]),
+                  (x[:3 * (n // 3)].reshape(-1, 3), y[:3])]
+    compile_together((f, pair) for pair in pairs)
+    for a, b in pairs:
+        got, want = f(a, b), of(parts(a), parts(b))
+        assert_same_bits(got.real.copy(), want.real)
+        assert_same_bits(got.imag.copy(), want.imag)
 
 
 @pytest.mark.parametrize("of", [

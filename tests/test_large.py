@@ -9,6 +9,8 @@ import elemc as ec
 from elemc import runtime
 from elemc import values as elements
 
+from .helpers import compile_together
+
 pytestmark = pytest.mark.optimized
 
 DTYPES = ("float64", "float32", "float16", "int8", "bool", "complex64", "complex128")
@@ -352,13 +354,15 @@ def test_what_lies_across_is_read_in_tiles(large, shape):
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "u4", "c8", "i2", "u1", "?", "c16", ">f8"])
 def test_tiles_of_all_dtypes(large, dtype):
     """Squares of lines, and what is left of them on either side."""
+    f = ec.compile(lambda a, b: ec.where(a == b.T, a, b.T))
+    pairs = []
     for shape in ((16, 16), (7, 300), (300, 7), (129, 257), (281, 133)):
         x, y = (np.random.default_rng(k).integers(0, 100, shape[::(-1) ** k]).astype(dtype)
                 for k in (0, 1))
-        f = ec.compile(lambda a, b: ec.where(a == b.T, a, b.T))
+        pairs += [(x, y), (x[:-1], y[:, :-1])]  # lines further apart than they are long
+    compile_together((f, pair) for pair in pairs)
+    for x, y in pairs:
         assert np.array_equal(f(x, y), np.where(x == y.T, x, y.T))
-        assert np.array_equal(f(x[:-1], y[:, :-1]), np.where(
-            x[:-1] == y.T[:-1], x[:-1], y.T[:-1]))  # lines further apart than they are long
     assert ("turn_" in f.dump(x, y)) == (dtype not in ("?", "c16", ">f8"))
 
 
@@ -440,22 +444,28 @@ def test_chunks_of_short_rows_have_the_same_bits(monkeypatch, name, dtype):
     Longer rows are not, nor rows so few that the compiler unrolls their loop, nor what is empty;
     from memory, they are longer, but for places.
     """
-    def fold(x, large, least):
+    shapes = SHAPES[:-1] if name in ("max", "several") or "places" in name else SHAPES
+    tables = [values(shape, dtype) for shape in shapes]
+
+    def folds(large, least):
         with monkeypatch.context() as patch:
             patch.setattr(runtime, "large_bytes", lambda: large)
             for short in elements.CHUNKED:
                 patch.setitem(elements.CHUNKED, short, least)
             f = ec.compile(FOLDS[name])
-            found = f(x)
-            return found if isinstance(found, tuple) else (found,), "(chunks)" in f.dump(x, stage="nest")
+            compile_together((f, (x,)) for x in tables)
+            for x in tables:
+                found = f(x)
+                yield (found if isinstance(found, tuple) else (found,),
+                       "(chunks)" in f.dump(x, stage="nest"))
 
-    for shape in SHAPES[:-1] if name in ("max", "several") or "places" in name else SHAPES:
-        x = values(shape, dtype)
-        want, chunked = fold(x, elements.LONGEST, elements.LONGEST)
+    wants = []
+    for x, (want, chunked) in zip(tables, folds(elements.LONGEST, elements.LONGEST), strict=True):
         assert chunked == (name == "all" and x.size == 0)  # whose length nobody told
-        for large, least in ((elements.LONGEST, 1), (0, elements.LONGEST), (0, 1)):
-            got, chunked = fold(x, large, least)
-            far = large == 0 and name != "places of elements"
+        wants.append(want)
+    for large, least in ((elements.LONGEST, 1), (0, elements.LONGEST), (0, 1)):
+        far = large == 0 and name != "places of elements"
+        for x, want, (got, chunked) in zip(tables, wants, folds(large, least), strict=True):
             if x.size == 0 or x.shape[1] > (elements.FAR_NARROW if far else elements.NARROW):
                 assert chunked == (name == "all" and (x.size == 0 or least == 1))
             elif len(x) > elements.FEW:
