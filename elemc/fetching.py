@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .accesses import read_again, runs_along
+from .cost import cost
 from .expressions import Use
 from .nest import (
     CHOICES,
@@ -23,10 +24,11 @@ from .nest import (
 )
 from .row_ends import RowEnds
 from .sharing import rows_of
-from .values import Load, Op, walk
+from .values import SUMMED, Load, Op, walk
 
 AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where rows lie apart
 SOON = 2048  # bytes from what is folded to what is asked of the third cache
+LIGHT = 3  # additions an element, at most, beside which processors look ahead by themselves
 # Rows of less bytes are asked for whole: those that the first cache holds beside what is at work,
 # and those of which the second one holds two, and what goes with them.
 WHOLE = {"FETCH": "4 * AHEAD", "FETCH_ROW": "16 * AHEAD"}
@@ -80,6 +82,15 @@ class Fetches(RowEnds):
         return {"fetch": fetch, "again": asks("FETCH", again),
                 "most": "LINE / 2" if again or apart else "LINE"}
 
+    def is_light(self, want: Load | Write) -> bool:
+        """Whether little is done at every element of what is read, and none is written."""
+        lines = [s for phase in self.kernel.phases for s in statements(phase.body)]
+        axes = {a for at in want.access for a in at.axes}
+        written = any(isinstance(s, Write) and axes.issubset(a for at in s.access for a in at.axes)
+                      for s in lines)
+        values = walk(v for s in lines for v in values_of(s))
+        return not written and cost(v for v in values if v.axes >= axes) <= LIGHT
+
     def wanted(self, item: LaneLoop | Loop, most: int, around: str = ""
                ) -> list[tuple[str, Use, str, int]]:
         """What a loop asks for in advance: macro, pointer, distance and bytes per element.
@@ -98,6 +109,8 @@ class Fetches(RowEnds):
         every: list[Load | Write] = [*unforeseen(item.body, item.axis, len(self.kernel.operands))]
         if around:
             every += [s for s in statements(item.body) if isinstance(s, Write)]
+        short = isinstance(item, LaneLoop) and item.most < SUMMED
+        alone = len({want.operand for want in every}) == 1 and not short
         within = {s.axis for s in statements(item.body) if isinstance(s, (Loop, LaneLoop))}
         within -= {item.axis}  # what is read at every turn of these has no one place
         for want in every:
@@ -117,6 +130,7 @@ class Fetches(RowEnds):
             size, written = layout.step * operand.dtype.itemsize, isinstance(want, Write)
             use = self.use(want.operand, want.access, written=written)
             fetch = "FETCH_AHEAD" if want in late else "FETCH_PAGES"
+            fetch = "FETCH_SUM" if alone and self.is_light(want) else fetch
             distance = ""
             if rows:
                 distance = use.strides.setdefault(rows, f"{use.base}_s{self.digit[rows]}")

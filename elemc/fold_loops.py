@@ -195,7 +195,8 @@ class FoldLoops(Fetches):
             address = self.address(use, item.axis, at, distance)
             view["fetch"] += [f"{fetch}({address}{f' + {part}' if part else ''})"
                               for part in range(0, count * size, 64)]
-            if use.ahead:  # nothing asks for what is behind the last lanes
+            if use.ahead or fetch == "FETCH_SUM" and start == "0":
+                # nothing asks for what is behind the last lanes
                 last = self.address(use, item.axis, f"({end} - 1)", distance)
                 view["fetch_end"].append(f"{fetch}({last})")
         self.lane = ""

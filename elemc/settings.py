@@ -83,6 +83,7 @@ def config() -> dict[str, str]:
         tool, problem = None, str(error)
     kept, most = get_recycling()
     machine = machine_constants(tool) if tool else Constants()
+    ways = {1: "in one stream", 8: "from 8 pages in turns"}
     held = entries()
     size = sum(e.size for e in held)
     return {
@@ -93,8 +94,7 @@ def config() -> dict[str, str]:
         "without compiler": fallback(),
         "threads": str(get_num_threads()),
         "pace": f"work takes {machine.pace:.2f} of its estimate" if tool else "-",
-        "memory": (f"read from {machine.pages} pages in turns" if machine.pages > 1
-                   else "read in one stream"),
+        "memory": f"read {ways[machine.pages]}, for sums {ways[machine.sum_pages]}",
         "divisions": "quick" if machine.divides else "slow" if tool else "-",
         "recycled memory": f"{kept / 2**20:.1f} of at most {most / 2**20:.0f} MiB",
         "cache": f"{cache_dir()} ({len(held)} entries, {size / 2**20:.1f} MiB)",

@@ -115,14 +115,18 @@ def test_all_of_a_short_row_from_memory_is_asked_for(columns):
 
 
 @pytest.mark.parametrize("pages", [1, 8])
-def test_rows_from_memory_are_asked_for_in_advance(pages, monkeypatch):
+@pytest.mark.parametrize("fetch", ["AHEAD", "SUM"])
+def test_rows_from_memory_are_asked_for_in_advance(fetch, pages, monkeypatch):
+    """By what does little besides as the machine's own sums are fastest."""
     real = build.machine_constants(build.toolchain())
-    monkeypatch.setattr(build, "machine_constants", lambda tool: real._replace(pages=pages))
+    monkeypatch.setattr(build, "machine_constants", lambda tool: real._replace(
+        pages=pages, sum_pages=pages))
     s = ec.matrix("x")
-    f = ec.function([s], [s.sum(axis=1), s.max(axis=1)])
+    f = ec.function([s], [s.sum(axis=1), s.argmax(axis=1) if fetch == "AHEAD" else s.max(axis=1)])
     x = np.random.default_rng(1).standard_normal((2200, 1000))
-    assert "FETCH_AHEAD(x_p" in f.dump(x) and "FETCH" not in f.dump(x[:30])
-    for got, part, want in zip(f(x), f(x[:100]), (x.sum(axis=1), x.max(axis=1)), strict=True):
+    assert f"FETCH_{fetch}(x_p" in f.dump(x) and "FETCH" not in f.dump(x[:30])
+    wants = x.sum(axis=1), x.argmax(axis=1) if fetch == "AHEAD" else x.max(axis=1)
+    for got, part, want in zip(f(x), f(x[:100]), wants, strict=True):
         assert np.array_equal(got[:100], part)
         np.testing.assert_allclose(got, want, atol=1e-11)
 

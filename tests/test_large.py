@@ -1,5 +1,6 @@
 """Outputs that outgrow the caches: written in blocks, with the same bits as any other."""
 
+import re
 import threading
 
 import numpy as np
@@ -532,7 +533,7 @@ def test_what_is_folded_within_lanes_is_not_asked_for(large):
     for got, want in zip(f(x, y), ((x + y[:, None, :]).sum(axis=1), y.sum(axis=1)), strict=True):
         assert np.array_equal(got, want)
     text = f.dump(x, y)
-    assert "i2 * x_s2" in text and "FETCH_AHEAD(x_p" not in text
+    assert "i2 * x_s2" in text and not re.search(r"FETCH_(AHEAD|SUM)\(x_p", text)
 
 
 @pytest.mark.parametrize("step", [-3, -2, 1, 2, 3, 4, 5])
