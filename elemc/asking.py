@@ -16,7 +16,7 @@ from .accesses import runs_along
 from .cost import HELD, calls, cost
 from .nest import LaneLoop, Loop, Statement, statements, values_of
 from .sharing import rows_of
-from .values import ASKED, LINED, Load, Specialized, Value, walk
+from .values import ASKED, BACK, LINED, Load, Specialized, Value, walk
 
 HELD_BYTES = 8192  # of a row, at most, of which the first cache holds this and the next one
 
@@ -48,6 +48,22 @@ def ask_in_time(body: Sequence[Statement], around: str, spec: Specialized) -> No
                 able = [k for k in able if _reads(values[k]) == least]
             if able:
                 _ask(rows[max(able, key=lambda k: cost(values[k]))], operand)
+
+
+def short_and_back(body: Sequence[Statement], axis: str, spec: Specialized) -> frozenset[int]:
+    """The operands of short rows, apart from each other, each of which goes back in memory.
+
+    Of longer ones processors foresee the rest, and of these nothing.
+    """
+    def asked(load: Load) -> bool:
+        operand = spec.operands[load.operand]
+        rows, follow = rows_of(load.access, operand.layout)
+        return operand.layout.step == -1 and bool(rows) and not follow and (
+            runs_along(load.access, operand.layout.perm, axis)
+            and spec.between(axis)[1] * operand.dtype.itemsize <= BACK)
+
+    values = walk(v for s in statements(body) for v in values_of(s))
+    return frozenset(v.operand for v in values if isinstance(v, Load) and asked(v))
 
 
 def _ask(row: Loop | LaneLoop, operand: int) -> None:

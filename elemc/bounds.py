@@ -16,6 +16,7 @@ from .refold import loads_of
 from .values import (
     AGAIN,
     ASKED,
+    BACK,
     BLOCK,
     CHUNKED,
     DEEP,
@@ -139,10 +140,10 @@ class _Marks:
         Rows that are written are worth more if they have `LINED` elements, or if what they share is
         not repeated, rows of several folds if they have `JAMMED`, rows that come from memory if
         they have `SUMMED` or `ASKED`, extrema of floats if they have less, others that several
-        loops read, if the first cache has them, and those that are folded side by side if they have
-        `FORESEEN` bytes.  Rows of extrema that are folded together have as many lanes as elements,
-        of 16, 32 and 64.  Of lines that maps read across, threads share the elements if there are
-        less than `LINED`.
+        loops read, if the first cache has them, those that are folded side by side if they have
+        `FORESEEN` bytes, and those that go back in memory if they have more than `BACK`.  Rows of
+        extrema that are folded together have as many lanes as elements, of 16, 32 and 64.  Of lines
+        that maps read across, threads share the elements if there are less than `LINED`.
         """
         far, along = self.spec.far, [v for v in self.folds if axis in v.over]
         size = self.spec.operands[operand].dtype.itemsize
@@ -159,6 +160,8 @@ class _Marks:
             marks += [FORESEEN // size, NARROW]
         if along and far:
             marks.append(SUMMED - 1)
+        if self.spec.large and self.spec.operands[operand].layout.step == -1:
+            marks.append(BACK // size)
         if any(f.program.exact and f.dtype.kind == "f" for f in along):
             marks.append(ASKED - 1)
         if any(f.program.exact and len(f.over) > 1 for f in along):

@@ -293,11 +293,12 @@ extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t 
 #define IN_TURNS(from) ((from) + 32768 - ((int64_t)(from) & 32767) /* 32 KiB on, of 8 pages */ \\
   + (((int64_t)(from) >> 6 & 7) << 12) + (((int64_t)(from) >> 9 & 63) << 6))""",
     "FETCH_FROM": """\
-#define FETCH_FROM(pages, from, on) /* if one stream leaves the memory idle */ \\
+#define FETCH_FROM(pages, from, on) /* in turns, if one stream leaves the memory idle */ \\
   ((pages) == 8 ? __builtin_prefetch(IN_TURNS(from), 0, 2) : __builtin_prefetch((from) + (on)))""",
     "FETCH_AHEAD": "#define FETCH_AHEAD(from) FETCH_FROM(PAGES, from, 8192)",
-    "FETCH_SUM": "#define FETCH_SUM(from) FETCH_FROM(SUM_PAGES, from, 8192) /* for little else */",
-    "FETCH_PAGES": "#define FETCH_PAGES(from) FETCH_FROM(PAGES, from, 256) /* with another */",
+    "FETCH_SUM": "#define FETCH_SUM(from) FETCH_FROM(SUM_PAGES, from, 8192) "
+                 "/* of what is only added up */",
+    "FETCH_PAGES": "#define FETCH_PAGES(from) FETCH_FROM(PAGES, from, 256) /* one of several */",
     "FETCH_APART": "#define FETCH_APART(from) __builtin_prefetch((from) + 8192) /* 8 KiB on */",
     "FETCH_LINE": "#define FETCH_LINE(fetch, from, bytes) "
                   "for (int64_t line = 0; line < (bytes); line += 64) fetch((from) + line)",

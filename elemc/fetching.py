@@ -42,11 +42,15 @@ class Fetches(RowEnds):
         self.fetched: set[int] = set()  # operands that loops ask for in advance
         self.paired = False  # whether two turns of the loop around go at once
 
-    def fetches(self, item: LaneLoop | Loop, first: str, most: int = 1, around: str = ""
-                ) -> list[tuple[str, str, int]]:
-        """What has to be asked for, from index `first` on: macro, address, bytes per element."""
-        return [(fetch, self.address(use, item.axis, first, distance), size)
-                for fetch, use, distance, size in self.wanted(item, most, around)]
+    def fetches(self, item: LaneLoop | Loop, first: str, most: int = 1, around: str = "",
+                last: str = "") -> list[tuple[str, str, int]]:
+        """What has to be asked for, from index `first` on: macro, address, bytes per element.
+
+        Rows that go back in memory have their first byte at the `last` index, if that is given.
+        """
+        return [(fetch, self.address(use, item.axis, last if size < 0 else first, distance),
+                 abs(size)) for fetch, use, distance, size in
+                self.wanted(item, most, around, back=bool(last))]
 
     def fetch_rows(self, item: Blocks, lane: Statement, first: str) -> list[tuple[str, str, int]]:
         """What rows that are folded side by side ask for, from `first` on, if they come late."""
@@ -76,7 +80,7 @@ class Fetches(RowEnds):
             return [(fetch, self.address(self.use(v.operand, v.access), item.axis, first),
                      steps[v] * v.dtype.itemsize) for v in loads]
 
-        fetch = self.fetches(item, first)
+        fetch = self.fetches(item, first, last=f"({first} + LINE - 1)")
         if not fetch and len(apart) == 1 and steps[apart[0]] > 0:
             fetch = asks("FETCH_APART", apart)
         return {"fetch": fetch, "again": asks("FETCH", again),
@@ -91,7 +95,7 @@ class Fetches(RowEnds):
         values = walk(v for s in lines for v in values_of(s))
         return not written and cost(v for v in values if v.axes >= axes) <= LIGHT
 
-    def wanted(self, item: LaneLoop | Loop, most: int, around: str = ""
+    def wanted(self, item: LaneLoop | Loop, most: int, around: str = "", back: bool = False
                ) -> list[tuple[str, Use, str, int]]:
         """What a loop asks for in advance: macro, pointer, distance and bytes per element.
 
@@ -101,6 +105,8 @@ class Fetches(RowEnds):
         Of strips, it is the next turn's of the loop `around`, and what that writes as well; and the
         next row of what the loop `asks` for, in place of the first that reads it.  Folds ask
         for that alone if nothing comes from memory; of the third cache those of everything go on.
+        What is only added up, in rows of `SUMMED` elements or more, is asked for as such.  What
+        the loop `asks` for may go `back` in memory, if whoever calls this sees to it.
         """
         found, asks = [], item.asks
         near = isinstance(item, LaneLoop) and not self.kernel.far
@@ -116,11 +122,12 @@ class Fetches(RowEnds):
         for want in every:
             operand = self.kernel.operands[want.operand]
             layout = operand.layout
-            lines = runs_along(want.access, layout.perm, item.axis) and layout.step > 0
+            lines = runs_along(want.access, layout.perm, item.axis)
             rows, follow = rows_of(want.access, layout)
             next_row = want.operand in asks
             asks -= {want.operand}
             rows = "" if follow and not (around or next_row) else rows
+            lines &= layout.step > 0 or back and next_row
             again = want.operand in self.fetched and not (around or next_row)
             loose = any(not within.isdisjoint(at.axes) for at in want.access)
             if again or loose or not lines or rows is None or (around and rows != around) or not (
@@ -129,8 +136,8 @@ class Fetches(RowEnds):
             self.fetched.add(want.operand)
             size, written = layout.step * operand.dtype.itemsize, isinstance(want, Write)
             use = self.use(want.operand, want.access, written=written)
-            fetch = "FETCH_AHEAD" if want in late else "FETCH_PAGES"
-            fetch = "FETCH_SUM" if alone and self.is_light(want) else fetch
+            light = alone and self.is_light(want)
+            fetch = "FETCH_SUM" if light else "FETCH_AHEAD" if want in late else "FETCH_PAGES"
             distance = ""
             if rows:
                 distance = use.strides.setdefault(rows, f"{use.base}_s{self.digit[rows]}")
@@ -141,7 +148,7 @@ class Fetches(RowEnds):
                 distance = str(SOON) if goes_on else f"2 * {distance}" if self.paired else distance
             elif rows:  # after a row comes something else, or nothing
                 fetch = "FETCH_ROW" if next_row else "FETCH"
-                row = f"{self.extent(item.axis)} * {size}"  # to a next one, or in a long one
+                row = f"{self.extent(item.axis)} * {abs(size)}"  # to a next one, or in a long one
                 use.ahead = (f"{row} < {WHOLE[fetch]} ? (1 + AHEAD / ({row} + 1)) * {distance} "
                              ": AHEAD")
                 distance = f"{'2 * ' if self.paired else ''}{use.base}_ahead"

@@ -19,7 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from .accesses import runs_along
-from .asking import ask_in_time
+from .asking import ask_in_time, short_and_back
 from .cost import HEAVY, calls, cost
 from .dividing import divide_in_blocks
 from .halving import convert_in_blocks
@@ -207,6 +207,8 @@ class _Scheduler(Keeping):
                     below.independent = False
             if self.spec.large:
                 loop.lines = self.past_caches(loop, last, bound)
+                if loop.lines:
+                    loop.asks |= short_and_back(loop.body, axis, self.spec)
             elif loop.independent and loop.kind != "lane":
                 loop.lined = self.filling_lines(loop)
         for root in starting:

@@ -38,6 +38,7 @@ VECTOR = 8  # elements from which on a short row is worth vectors
 LINED = 128  # elements of a row from which on lines, lanes and quotients have ways of their own
 FILLED = 16384  # bytes that leave no room in the first cache for what passes
 SUMMED = 64  # elements of a row from memory from which on little is left to do but to add them
+BACK = 4096  # bytes of a row that goes back in memory, at most, of which nothing is foreseen
 ASKED = 512  # elements of a row from which on one loop over it asks the memory for the next row
 NARROW, FAR_NARROW = 768, 4096  # elements of a row kept by chunks, at most; if from memory
 SLICES = 32  # indices of another kept axis, at most, of which waiting folds read chunks apart

@@ -311,6 +311,22 @@ def test_rows_of_several_operands_are_added_one_by_one(columns, large):
     assert f"RUN = {8 if columns > 768 else 4}," in g.dump(x)
 
 
+@pytest.mark.parametrize("columns", [5, 33, 129, 512, 513, 2000])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_short_rows_that_go_back_are_asked_for(large, dtype, columns):
+    """From the last element of a block, which lies first, some rows ahead; longer ones are not."""
+    f = ec.compile(lambda x, g: np.exp(x) * g)
+    x, g = values((70, columns), dtype), values(columns, dtype)
+    for rows in (x[:, ::-1], x[::-1, ::-1], x[:, ::-1][::2], x[:1, ::-1]):
+        np.testing.assert_array_equal(f(rows, g), f(rows.copy(), g))
+        asked = "(b1 + LINE - 1) * x_s1 + x_ahead" in f.dump(rows, g)
+        apart = len(rows) > 1 and not (rows.strides[0] < 0)
+        assert asked == (apart and 33 < columns <= 4096 // x.itemsize)
+    out = np.empty_like(x)
+    f(x[:, ::-1], g, out=out[::-1])
+    np.testing.assert_array_equal(out[::-1], f(x[:, ::-1].copy(), g))
+
+
 def test_lines_that_are_worth_it():
     """Short ones that follow each other; longer ones that wait for divisions, or functions."""
     f, g, h = (ec.compile(lambda x, v, op=op: op(x) * v)

@@ -15,7 +15,7 @@ typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the lat
 extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), elemc_end_stream(elemc_rest *rest);
 #define IN_TURNS(from) ((from) + 32768 - ((int64_t)(from) & 32767) /* 32 KiB on, of 8 pages */ \
   + (((int64_t)(from) >> 6 & 7) << 12) + (((int64_t)(from) >> 9 & 63) << 6))
-#define FETCH_FROM(pages, from, on) /* if one stream leaves the memory idle */ \
+#define FETCH_FROM(pages, from, on) /* in turns, if one stream leaves the memory idle */ \
   ((pages) == 8 ? __builtin_prefetch(IN_TURNS(from), 0, 2) : __builtin_prefetch((from) + (on)))
 #define FETCH_AHEAD(from) FETCH_FROM(PAGES, from, 8192)
 #define FETCH_LINE(fetch, from, bytes) for (int64_t line = 0; line < (bytes); line += 64) fetch((from) + line)
