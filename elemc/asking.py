@@ -53,7 +53,7 @@ def ask_in_time(body: Sequence[Statement], around: str, spec: Specialized) -> No
 def short_and_back(body: Sequence[Statement], axis: str, spec: Specialized) -> frozenset[int]:
     """The operands of short rows, apart from each other, each of which goes back in memory.
 
-    Of longer ones processors foresee the rest, and of these nothing.
+    Processors foresee the rest of longer ones.
     """
     def asked(load: Load) -> bool:
         operand = spec.operands[load.operand]

@@ -46,7 +46,8 @@ class Fetches(RowEnds):
                 last: str = "") -> list[tuple[str, str, int]]:
         """What has to be asked for, from index `first` on: macro, address, bytes per element.
 
-        Rows that go back in memory have their first byte at the `last` index, if that is given.
+        Of rows that go back in memory, the `last` index that is asked for has the lowest address;
+        where none is given, these are not asked for.
         """
         return [(fetch, self.address(use, item.axis, last if size < 0 else first, distance),
                  abs(size)) for fetch, use, distance, size in
@@ -80,11 +81,11 @@ class Fetches(RowEnds):
             return [(fetch, self.address(self.use(v.operand, v.access), item.axis, first),
                      steps[v] * v.dtype.itemsize) for v in loads]
 
-        fetch = self.fetches(item, first, last=f"({first} + LINE - 1)")
+        most = "LINE / 2" if again or apart else "LINE"
+        fetch = self.fetches(item, first, last=f"({first} + {most} - 1)")
         if not fetch and len(apart) == 1 and steps[apart[0]] > 0:
             fetch = asks("FETCH_APART", apart)
-        return {"fetch": fetch, "again": asks("FETCH", again),
-                "most": "LINE / 2" if again or apart else "LINE"}
+        return {"fetch": fetch, "again": asks("FETCH", again), "most": most}
 
     def is_light(self, want: Load | Write) -> bool:
         """Whether little is done at every element of what is read, and none is written."""

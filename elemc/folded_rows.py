@@ -33,8 +33,8 @@ SHARED = 16  # rows of extrema whose lanes are merged once, at least: few are le
 def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Specialized) -> int:
     """How many rows are added to a strip of states before these go to memory.
 
-    Of several operands, memory sends two lines or three at a time if it is one row, or two, and not
-    more rows of each; but short rows would wait for the states that the one before has stored.
+    Memory sends few lines at a time: of several operands, long rows go by twos, and others one by
+    one; but short rows would wait for the states that the one before has stored.
     """
     low, high = spec.between(strip) if strip else (0, 0)
     loads = walk((v for r in folded for v in r.inputs()), is_fold)
@@ -42,7 +42,7 @@ def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Spe
     if not spec.far:
         return RUN
     if low > NARROW:
-        return FAR_RUN if len(along) == 1 else 2
+        return FAR_RUN if len(along) <= 1 else RUN // 2
     return 1 if len(folded) == 1 and len(along) > 1 and low >= LINED and high <= NARROW else RUN
 
 

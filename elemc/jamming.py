@@ -49,6 +49,7 @@ def jam(kernel: Kernel, spec: Specialized) -> None:
         for rows, row in _over_rows(phase.body):
             if _share_much(rows, row, spec):
                 rows.at_once = ROWS_IN_TURN
+                row.asks = frozenset()  # each asks for what follows in its own row
 
 
 def _over_rows(body: Sequence[Statement]) -> Iterator[tuple[Loop, Loop]]:

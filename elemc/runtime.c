@@ -624,8 +624,8 @@ static int64_t sum_ahead(const double *a, const double *b, int64_t n, int64_t on
   return nanoseconds() - start;
 }
 
-/* Whether memory is read faster in one stream, or two, 1, or from 8 pages of each in turns, 8; 0 if
- * there is no memory to find out. */
+/* From how many pages of an array memory is read fastest in turns, 1 or 8, where one array is read or
+ * two, which are as many `streams`; 0 if there is no memory to find out. */
 int64_t elemc_measure_pages(int64_t streams) {
   enum { BYTES = 32 * HUGE_PAGE, PASSES = 9, NUMBERS = BYTES / sizeof(double) };
   double *a = (double *)map_pages(BYTES);

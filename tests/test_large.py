@@ -322,6 +322,11 @@ def test_short_rows_that_go_back_are_asked_for(large, dtype, columns):
         asked = "(b1 + LINE - 1) * x_s1 + x_ahead" in f.dump(rows, g)
         apart = len(rows) > 1 and not (rows.strides[0] < 0)
         assert asked == (apart and 33 < columns <= 4096 // x.itemsize)
+    apart = np.repeat(x, 2, axis=1)[:, ::2]  # blocks are half as long
+    h = ec.compile(lambda x, y: x * y)
+    np.testing.assert_array_equal(h(x[:, ::-1], apart), x[:, ::-1] * x)
+    halves = "(b1 + LINE / 2 - 1) * x_s1 + x_ahead, LINE / 2 *" in h.dump(x[:, ::-1], apart)
+    assert halves == (33 < columns <= 4096 // x.itemsize)
     out = np.empty_like(x)
     f(x[:, ::-1], g, out=out[::-1])
     np.testing.assert_array_equal(out[::-1], f(x[:, ::-1].copy(), g))
