@@ -154,7 +154,9 @@ def loads_of(fold: Fold, spec: Specialized) -> list[Load]:
     gathered; short are rows of at most `BLOCK` elements, and of as many operands the shorter ones.
     """
     loads = [v for v in walk(fold.args) if isinstance(v, Load)]
-    most = max((len(v.axes) for v in loads), default=0)
+    if len(loads) < 2:
+        return loads
+    most = max(len(v.axes) for v in loads)
     order = {v: memory_order(v.access, spec.operands[v.operand]) for v in loads}
     inner = {v: axes[-1:] for v, axes in order.items()}
     folded = all(a in fold.over for v in loads if len(v.axes) == most for a in inner[v])

@@ -35,11 +35,15 @@ def normal(*shape, dtype):
     return RNG.normal(size=shape).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", ">f4", "i4"])
+@pytest.mark.parametrize("dtype", [
+    pytest.param(dtype, marks=pytest.mark.optimized(dtype in ("f4", "f8")))
+    for dtype in ("f4", "f8", "f2", ">f4", "i4")])
 def test_rows_of_every_length_have_the_bits_of_one_row(dtype):
     f = ec.compile(bell)
-    for length in LENGTHS:
-        x, y = normal(7, length, dtype=dtype), normal(length, dtype=dtype)
+    pairs = [(normal(7, length, dtype=dtype), normal(length, dtype=dtype)) for length in LENGTHS]
+    compile_together((f, (z, y)) for x, y in pairs for z in (
+        x, x[:, ::-1], np.repeat(x, 2, axis=1)[:, ::2]))
+    for x, y in pairs:
         want = f(x.ravel(), np.tile(y, 7)).reshape(x.shape)
         assert_same_bits(f(x, y), want)
         assert_same_bits(f(x[:, ::-1], y)[:, ::-1], f(x, y[::-1]))
@@ -49,7 +53,7 @@ def test_rows_of_every_length_have_the_bits_of_one_row(dtype):
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_in_place_masked_and_added(dtype):
     f = ec.compile(bell)
-    for length in LENGTHS:
+    for length in LENGTHS[dtype == "f8"::2]:
         x, y = normal(5, length, dtype=dtype), normal(length, dtype=dtype)
         want, mask = f(x, y), normal(5, length, dtype=dtype) > 0
         out = x.copy()
@@ -65,22 +69,23 @@ def test_in_place_masked_and_added(dtype):
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("function", [both, softmax])
 def test_rows_that_are_folded_too(function, dtype):
-    f = ec.compile(function)
-    for length in LENGTHS:
-        x, y = normal(9, length, dtype=dtype), normal(length, dtype=dtype)
+    f, product, pairs = ec.compile(function), ec.compile(lambda x, y: np.exp(x * y)), [
+        (normal(9, length, dtype=dtype), normal(length, dtype=dtype)) for length in LENGTHS]
+    compile_together((g, pair) for g in (f, product)[:1 + (function is both)] for pair in pairs)
+    for x, y in pairs:
         results, wants = f(x, y), function(x, y)
         for got, want in zip(np.atleast_1d(results) if function is softmax else results,
                              np.atleast_1d(wants) if function is softmax else wants, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-5 if dtype == "f4" else 1e-13)
         if function is both:
-            assert_same_bits(results[0], ec.compile(lambda x, y: np.exp(x * y))(x, y))
+            assert_same_bits(results[0], product(x, y))
             assert_same_bits(results[2], results[0].max(axis=1))
 
 
 def test_a_fold_of_what_goes_on_from_element_to_element():
     decay = ec.Accumulator("decay", 0.0, lambda a, v: a * 0.75 + v)
     f = ec.compile(lambda x: (ec.scan(decay, x, 1).max(axis=1), ec.scan(decay, x, 1), np.exp(x)))
-    for length in LENGTHS:
+    for length in LENGTHS[::2]:
         x = normal(3, length, dtype="f8")
         states = np.zeros((3, length))
         for k in range(length):
@@ -121,7 +126,7 @@ def test_strips(function, dtype):
 def test_strips_of_what_goes_on_from_row_to_row():
     cell = ec.Accumulator("cell", 0.0, lambda a, v: np.tanh(a * 0.5 + v))
     f = ec.compile(lambda x: (ec.scan(cell, x, 0), ec.accumulate(cell, x, axis=0)))
-    for length in LENGTHS:
+    for length in LENGTHS[1::2]:
         x = normal(20, length, dtype="f8")
         states, last = f(x)
         apart = np.stack([f(x[:, k:k + 1])[0][:, 0] for k in range(length)], axis=1)
@@ -261,9 +266,11 @@ def test_masks_choose_in_vectors(dtype):
     alone = ec.function([s], s.sum(axis=1))
     both = ec.function([s, m], [s.sum(axis=1), ec.where(m, s, 0).sum(axis=1), (s * m).sum(axis=1),
                                 ec.where(m, 0, s).sum(axis=1), ec.where(m, s, -9).max(axis=1)])
-    for n in (3, 9, 16, 17, 63, 64, 65, 130, 5000):
-        x = (rng.random((40, n)) * 90).astype(dtype)
-        mask = rng.random((40, n)) < 0.5
+    mean = ec.compile(lambda x, m: np.mean(x, where=m))
+    pairs = [((rng.random((40, n)) * 90).astype(dtype), rng.random((40, n)) < 0.5)
+             for n in (3, 9, 16, 17, 63, 64, 65, 130, 5000)]
+    compile_together((f, pair) for pair in pairs for f in (both, mean))
+    for x, mask in pairs:
         mask[3], mask[4] = False, True
         got = both(x, mask)
         np.testing.assert_array_equal(got[0], alone(x))
@@ -272,8 +279,7 @@ def test_masks_choose_in_vectors(dtype):
                            strict=True):
             np.testing.assert_allclose(g, kept.sum(axis=1), rtol=1e-5 if dtype == "float32" else 1e-13)
         np.testing.assert_array_equal(got[4], np.where(mask, x, -9).max(axis=1))
-        np.testing.assert_allclose(ec.compile(lambda x, m: np.mean(x, where=m))(x, mask),
-                                   np.mean(x, where=mask), rtol=1e-5)
+        np.testing.assert_allclose(mean(x, mask), np.mean(x, where=mask), rtol=1e-5)
     assert "LANES_64" in both.dump(x, mask)
 
 
@@ -305,9 +311,11 @@ def test_lanes_of_extrema_are_searched_for_nan(dtype, flags, monkeypatch):
     x = np.random.default_rng(0).standard_normal((40, 520)).astype(dtype)
     x[:, ::7] *= 0.0  # of either sign
     f = ec.compile(lambda x: (x.max(axis=1), x.min(axis=1), x.max(axis=1) - x.sum(axis=1) * 0))
+    every = 16, 17, 31, 32, 33, 64, 100, 511, 512, 513
+    compile_together((f, [x[:, :columns]]) for columns in every)
     for odd in (0, 0.01):
         x[np.random.default_rng(1).random(x.shape) < odd] = np.nan
-        for columns in (16, 17, 31, 32, 33, 64, 100, 511, 512, 513):
+        for columns in every:
             part = x[:, :columns]
             for got, want in zip(f(part), (part.max(axis=1), part.min(axis=1), part.max(axis=1)),
                                  strict=True):

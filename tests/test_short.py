@@ -6,6 +6,8 @@ import pytest
 import elemc as ec
 from elemc import binding
 
+from .helpers import compile_together
+
 pytestmark = pytest.mark.optimized
 
 
@@ -131,9 +133,11 @@ def test_rows_of_narrow_tables_go_side_by_side(width, dtype):
         return (x.sum(axis=0), t.sum(axis=0), (x * xp.arange(x.shape[1])).mean(axis=0), *more)
 
     f = ec.compile(lambda x, w, s: fold(ec, x, w, s))
-    for n in (1023, 1031, 9001):
-        x, w, s = ((10 * rng.standard_normal(shape)).astype(dtype) for shape in (
-            (n, width), width, n))
+    calls = [[(10 * rng.standard_normal(shape)).astype(dtype) for shape in ((n, width), width, n)]
+             for n in (1023, 1031, 9001)]
+    compile_together((f, call) for call in calls)
+    for x, w, s in calls:
+        n = len(x)
         with np.errstate(all="ignore"):
             wide = (a.astype("complex128" if not real else "float64") for a in (x, w, s))
             want = fold(np, *wide)
@@ -239,15 +243,16 @@ def test_narrow_tables_and_indices():
 def test_extrema_of_few_elements_are_those_of_vectors(width, dtype):
     rng = np.random.default_rng(width)
     f = ec.compile(lambda x, w: (np.max(x * w), np.min(abs(x + w)), np.max(x - w, axis=(1, 2))))
-    for n in (1, 31, 64, 4101):
-        x = rng.integers(-99, 99, (7, n, width)).astype(dtype)
-        w = rng.integers(-9, 9, (7, n, 1)).astype(dtype)
+    pairs = [(rng.integers(-99, 99, (7, n, width)).astype(dtype),
+              rng.integers(-9, 9, (7, n, 1)).astype(dtype)) for n in (1, 31, 64, 4101)]
+    compile_together((f, pair) for pair in pairs)
+    for x, w in pairs:
         for _ in range(2):
             want = np.max(x * w), np.min(abs(x + w)), np.max(x - w, axis=(1, 2))
             for g, h in zip(f(x, w), want, strict=True):
                 np.testing.assert_array_equal(g, h)
             if dtype != "int16":
-                x[3, n // 2, -1] = np.nan
+                x[3, x.shape[1] // 2, -1] = np.nan
     if 1 < width <= 8:
         assert "in lanes" in ec.compile(lambda x, w: np.max(x * w)).dump(x, w)
 
