@@ -9,7 +9,7 @@ import numpy as np
 
 from . import quotients
 from .accesses import MANY_ROWS, memory_order, most_repeated, order_in_memory, read_again
-from .cost import DEAR, FORESEEN, HELD, JAMMED, calls, jams
+from .cost import ALONE, DEAR, FORESEEN, HELD, JAMMED, calls, jams
 from .layout import STEPS
 from .places import COUNTS, PLACED
 from .refold import loads_of
@@ -141,9 +141,9 @@ class _Marks:
         not repeated, rows of several folds if they have `JAMMED`, rows that come from memory if
         they have `SUMMED` or `ASKED`, extrema of floats if they have less, others that several
         loops read, if the first cache has them, those that are folded side by side if they have
-        `FORESEEN` bytes, and those that go back in memory if they have more than `BACK`.  Rows of
-        extrema that are folded together have as many lanes as elements, of 16, 32 and 64.  Of lines
-        that maps read across, threads share the elements if there are less than `LINED`.
+        `ALONE` or `FORESEEN` bytes, and those that go back in memory if they have more than `BACK`.
+        Rows of extrema that are folded together have as many lanes as elements, of 16, 32 and 64.
+        Of lines that maps read across, threads share the elements if there are less than `LINED`.
         """
         far, along = self.spec.far, [v for v in self.folds if axis in v.over]
         size = self.spec.operands[operand].dtype.itemsize
@@ -156,8 +156,8 @@ class _Marks:
             loads = (v for v in self.values if isinstance(v, Load))
             again = read_again(loads, axis, self.spec.operands)
             marks += [FILLED // sum(v.dtype.itemsize for v in again)] if again else []
-        if far and self.folded and not along:
-            marks += [FORESEEN // size, NARROW]
+        if self.folded and not along and (far or self.spec.third):
+            marks += [ALONE // size - 1, NARROW] + [FORESEEN // size - 1] * far
         if along and far:
             marks.append(SUMMED - 1)
         if self.spec.large and self.spec.operands[operand].layout.step == -1:

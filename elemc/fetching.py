@@ -58,7 +58,7 @@ class Fetches(RowEnds):
         if not item.late or not isinstance(lane, Loop):
             return []
         before, self.instead = self.instead, {**self.instead, item.axis: f"({first})"}
-        found = self.fetches(lane, f"b{self.digit[lane.axis]}", 2)
+        found = self.fetches(lane, f"b{self.digit[lane.axis]}", 3)
         self.instead = before
         return found
 

@@ -269,7 +269,7 @@ class FoldLoops(Fetches):
                     for s in statements(item.body))  # lines are written one after the other
         if apart or parts or len(item.body) > 1 or _cost(item.body) >= HEAVY:
             return None
-        unroll = "UNROLL" if self.run_length == RUN else "UNROLL_8"
+        unroll = "UNROLL" if self.run_length <= RUN else "UNROLL_8"
         self.running = {f.name for f in item.folds}
         [loop], [lane] = self.body(item.body), item.body
         both = [] if loop["full"] else self.two_rows(item, lane)

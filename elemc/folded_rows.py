@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .cost import FORESEEN
+from .cost import ALONE, FORESEEN
 from .layout import STEP
 from .nest import FAR_RUN, LANE_BYTES, LANES, ROWS, RUN, Assign, Blocks, Element, LaneLoop, Let
 from .roots import Root, remaining
@@ -15,7 +15,6 @@ from .sharing import rows_of
 from .values import (
     BLOCK,
     CHUNKED,
-    LINED,
     NARROW,
     VECTOR,
     Convert,
@@ -33,17 +32,17 @@ SHARED = 16  # rows of extrema whose lanes are merged once, at least: few are le
 def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Specialized) -> int:
     """How many rows are added to a strip of states before these go to memory.
 
-    Memory sends few lines at a time: of several operands, long rows go by twos, and others one by
-    one; but short rows would wait for the states that the one before has stored.
+    The second cache sends few lines at a time, so rows of several operands go by twos.  What is
+    farther sends less, so they go one by one, unless they are long; but short ones would wait for
+    the states that the one before has stored.
     """
     low, high = spec.between(strip) if strip else (0, 0)
-    loads = walk((v for r in folded for v in r.inputs()), is_fold)
-    along = [v for v in loads if isinstance(v, Load) and v.axes.issuperset((axis, strip))]
-    if not spec.far:
-        return RUN
-    if low > NARROW:
-        return FAR_RUN if len(along) <= 1 else RUN // 2
-    return 1 if len(folded) == 1 and len(along) > 1 and low >= LINED and high <= NARROW else RUN
+    loads = [v for v in walk((v for r in folded for v in r.inputs()), is_fold)
+             if isinstance(v, Load) and v.axes.issuperset((axis, strip))]
+    if len(loads) > 1:
+        long = low * min(v.dtype.itemsize for v in loads) >= ALONE and high <= NARROW
+        return 1 if long and (spec.far or spec.third) and len(folded) == 1 else RUN // 2
+    return FAR_RUN if spec.far and low > NARROW else RUN
 
 
 def chunk_of(axis: str, folded: Sequence[Root], last: bool, soon: bool, spec: Specialized) -> str:
@@ -71,7 +70,7 @@ def foreseen_late(folded: Sequence[Root], axis: str, strip: str | None, spec: Sp
         (v for r in folded for v in r.inputs()), is_fold)
         if isinstance(v, Load) and axis in v.axes]
     return all(rows_of(v.access, of.layout) == (axis, True)
-               and spec.between(strip)[1] * of.dtype.itemsize <= FORESEEN
+               and spec.between(strip)[1] * of.dtype.itemsize < FORESEEN
                for v, of in loads)
 
 
