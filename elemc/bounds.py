@@ -9,7 +9,7 @@ import numpy as np
 
 from . import quotients
 from .accesses import MANY_ROWS, memory_order, most_repeated, order_in_memory, read_again
-from .cost import ALONE, DEAR, FORESEEN, HELD, JAMMED, calls, jams
+from .cost import ALONE, DEAR, FAR_FORESEEN, FORESEEN, HELD, JAMMED, calls, jams
 from .layout import STEPS
 from .places import COUNTS, PLACED
 from .refold import loads_of
@@ -157,7 +157,8 @@ class _Marks:
             again = read_again(loads, axis, self.spec.operands)
             marks += [FILLED // sum(v.dtype.itemsize for v in again)] if again else []
         if self.folded and not along and (far or self.spec.third):
-            marks += [ALONE // size - 1, NARROW] + [FORESEEN // size - 1] * far
+            marks += [ALONE // size - 1, NARROW] + (
+                [FORESEEN // size - 1, FAR_FORESEEN // size] if far else [])
         if along and far:
             marks.append(SUMMED - 1)
         if self.spec.large and self.spec.operands[operand].layout.step == -1:

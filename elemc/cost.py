@@ -10,6 +10,7 @@ DEAR = 4  # additions from which on a value is kept, not computed again
 JAMMED = 192  # elements of a row from which on no processor runs ahead to the next one
 HELD = 1024  # elements of rows, at most, of which the first cache holds this and the next one
 FORESEEN = 1024  # bytes of rows side by side, less than which processors foresee the next late
+FAR_FORESEEN = 3072  # bytes of longer ones, at most, of which they foresee several at a time late
 ALONE = 512  # bytes of such a row from which on it does not wait for what the one before has stored
 HEAVY = 15  # the cost of an element from which on computing hides the traffic
 

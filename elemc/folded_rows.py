@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .cost import ALONE, FORESEEN
+from .cost import ALONE, FAR_FORESEEN, FORESEEN
 from .layout import STEP
 from .nest import FAR_RUN, LANE_BYTES, LANES, ROWS, RUN, Assign, Blocks, Element, LaneLoop, Let
 from .roots import Root, remaining
@@ -34,15 +34,18 @@ def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Spe
 
     The second cache sends few lines at a time, so rows of several operands go by twos.  What is
     farther sends less, so they go one by one, unless they are long; but short ones would wait for
-    the states that the one before has stored.
+    the states that the one before has stored.  Of one operand, so do those that come from memory
+    and are neither asked for nor foreseen.
     """
     low, high = spec.between(strip) if strip else (0, 0)
     loads = [v for v in walk((v for r in folded for v in r.inputs()), is_fold)
              if isinstance(v, Load) and v.axes.issuperset((axis, strip))]
-    if len(loads) > 1:
-        long = low * min(v.dtype.itemsize for v in loads) >= ALONE and high <= NARROW
-        return 1 if long and (spec.far or spec.third) and len(folded) == 1 else RUN // 2
-    return FAR_RUN if spec.far and low > NARROW else RUN
+    size, several = min((v.dtype.itemsize for v in loads), default=0), len(loads) > 1
+    least, most = (ALONE, NARROW * size) if several else (FORESEEN, FAR_FORESEEN)
+    late = (spec.far or several and spec.third) and len(folded) == 1
+    if late and least <= low * size and high * size <= most:
+        return 1
+    return RUN // 2 if several else FAR_RUN if spec.far and low > NARROW else RUN
 
 
 def chunk_of(axis: str, folded: Sequence[Root], last: bool, soon: bool, spec: Specialized) -> str:

@@ -297,16 +297,17 @@ def test_where_the_inputs_of_folds_come_from(shape):
     assert getattr(f, "_hits", 6 - len(f.specializations)) == 6 - len(f.specializations)
 
 
-@pytest.mark.parametrize("columns", [17, 127, 128, 768, 769])
+@pytest.mark.parametrize("columns", [17, 127, 128, 384, 385, 768, 769])
 def test_rows_of_several_operands_are_added_by_ones_or_twos(columns, large):
-    """In the same order as those of one."""
+    """In the same order as those of one, of which 1 to 3 KiB go by ones, too."""
     f, g = ec.compile(lambda x, y: (x * y).sum(axis=0)), ec.compile(lambda x: x.sum(axis=0))
     x = values((131, columns), "float64")
     y = x + 1
     assert np.array_equal(f(x, y), g(x * y))
-    alone = columns in (127, 128, 768)
+    alone = columns not in (17, 769)
     assert ("RUN" not in f.dump(x, y)) == alone and ("RUN = 2," in f.dump(x, y)) != alone
-    assert f"RUN = {8 if columns > 768 else 4}," in g.dump(x)
+    rows = {128: 1, 384: 1, 769: 8}.get(columns, 4)
+    assert f"RUN = {rows}," in g.dump(x) if rows > 1 else "RUN" not in g.dump(x)
 
 
 @pytest.mark.parametrize("columns", [5, 33, 129, 512, 513, 2000])
