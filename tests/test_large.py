@@ -310,6 +310,18 @@ def test_rows_of_several_operands_are_added_by_ones_or_twos(columns, large):
     assert f"RUN = {rows}," in g.dump(x) if rows > 1 else "RUN" not in g.dump(x)
 
 
+@pytest.mark.parametrize("columns", [17, 63, 64, 300])
+def test_rows_of_several_operands_from_the_third_cache(columns, monkeypatch):
+    """They are added one by one as those from memory, and by twos in the second one."""
+    x = values((131, columns), "float64")
+    want = ec.compile(lambda x: x.sum(axis=0))(x * (x + 1))
+    for second in (x.nbytes * 2, x.nbytes):
+        monkeypatch.setattr(runtime, "second_bytes", lambda held=second: held)
+        f, twos = ec.compile(lambda x, y: (x * y).sum(axis=0)), columns < 64 or second > x.nbytes
+        assert np.array_equal(f(x, x + 1), want)
+        assert ("RUN = 2," in f.dump(x, x + 1)) == twos and ("RUN" in f.dump(x, x + 1)) == twos
+
+
 @pytest.mark.parametrize("columns", [5, 33, 129, 512, 513, 2000])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_short_rows_that_go_back_are_asked_for(large, dtype, columns):
