@@ -47,9 +47,12 @@ def by_inverses(spec: Specialized) -> Specialized:
     for store in spec.stores:
         order = memory_order(store.access, spec.operands[store.operand])
         plain = store.mask is None and store.mode == "write"
-        for value in walk([store.value], is_fold):
+        values = walk([store.value], is_fold)
+        along: list[Load | Store] = [store, *(v for v in values if isinstance(v, Load)
+                                              and not v.axes.isdisjoint(order[-2:-1]))]
+        for value in values:
             if isinstance(value, Op) and divides(value):
-                goes = plain and _divides_rows(value, order, store, spec)
+                goes = plain and _divides_rows(value, order, along, spec)
                 chosen[value] = goes and chosen.get(value, True)
     folded = walk(a for v in walk(roots_of(spec.stores)) if is_fold(v) for a in v.args)
     chosen |= dict.fromkeys(folded, False)
@@ -87,23 +90,21 @@ def divides_whole(value: Value) -> bool:
         a.dtype == np.int64 for a in value.args)
 
 
-def _divides_rows(value: Op, order: Sequence[str], store: Store, spec: Specialized) -> bool:
+def _divides_rows(value: Op, order: Sequence[str], along: Sequence[Load | Store],
+                  spec: Specialized) -> bool:
     """Whether many doubles of a row are divided by one, or many rows by the same row.
 
-    Many short rows may be one (`repeating`).  Vectors of floats are divided in half the time, so
-    that nothing is left to gain.
+    Many short rows, `along` which a store and its loads go, may be one (`repeating`).  Vectors of
+    floats are divided in half the time, so that nothing is left to gain.
     """
     x, y = value.args
     if value.dtype.itemsize < 8 or not order:
         return False
     if order[-1] not in x.axes or not y.axes < x.axes:
         return False
-    if spec.between(order[-1])[0] < LINED:
-        loads = [v for v in walk([store.value], is_fold) if isinstance(v, Load)]
-        own: list[Load | Store] = [store, *(
-            v for v in loads if not v.axes.isdisjoint(order[-2:-1]))]
-        if not (y.axes.isdisjoint(order[-2:]) and may_repeat(order, own, MANY, spec)):
-            return False
+    if spec.between(order[-1])[0] < LINED and not (
+            y.axes.isdisjoint(order[-2:]) and may_repeat(order, along, MANY, spec)):
+        return False
     # what comes from memory is waited for, but not what is dear, which waits in a buffer
     if spec.large and cost(walk([x], is_fold)) < HEAVY:
         return False
