@@ -141,9 +141,10 @@ class _Marks:
         not repeated, rows of several folds if they have `JAMMED`, rows that come from memory if
         they have `SUMMED` or `ASKED`, extrema of floats if they have less, others that several
         loops read, if the first cache has them, those that are folded side by side if they have
-        `ALONE` or `FORESEEN` bytes, and those that go back in memory if they have more than `BACK`.
-        Rows of extrema that are folded together have as many lanes as elements, of 16, 32 and 64.
-        Of lines that maps read across, threads share the elements if there are less than `LINED`.
+        `ALONE`, `FORESEEN` or `FAR_FORESEEN` bytes, and those that go back in memory if they have
+        more than `BACK`.  Rows of extrema that are folded together have as many lanes as elements,
+        of 16, 32 and 64.  Of lines that maps read across, threads share the elements if there are
+        less than `LINED`.
         """
         far, along = self.spec.far, [v for v in self.folds if axis in v.over]
         size = self.spec.operands[operand].dtype.itemsize

@@ -66,21 +66,20 @@ def test_values_position_and_specials(name, dtypes):
         if OPS[name].raises and np.dtype(dtype).kind == "i":
             arrays[1] = np.abs(arrays[1])
         made[dtype] = compiled(name, dtype), arrays
-    steps = [2, -1] if dtypes is USUAL_FLAGS else [2]
-    compile_together((f, [a[part] for a in arrays]) for f, arrays in made.values() for part in (
-        slice(None), slice(0, 1), *(slice(None, None, step) for step in steps)))
+    compile_together((f, [a[step] for a in arrays]) for f, arrays in made.values() for step in (
+        slice(None), slice(0, 1), slice(3, None, 2), slice(None, None, -1)))
     for dtype, (f, arrays) in made.items():
-        values_position_and_specials(name, dtype, f, arrays, steps)
+        values_position_and_specials(name, dtype, f, arrays)
 
 
-def values_position_and_specials(name, dtype, f, arrays, steps):
+def values_position_and_specials(name, dtype, f, arrays):
     op, (loop, out) = OPS[name], loop_of(name, dtype)
     got = f(*arrays)
     check(name, loop, out, arrays, got)
     for at in (0, 1, 7, 40, 82):  # alone, in another position, with another stride
         assert_same_bits(f(*(a[at:at + 1] for a in arrays)), got[at:at + 1])
-    for step in steps:
-        assert_same_bits(f(*(a[::step] for a in arrays)), got[::step])
+    assert_same_bits(f(*(a[3::2] for a in arrays)), got[3::2])
+    assert_same_bits(f(*(a[::-1] for a in arrays))[::-1], got)
     if op.raises and np.dtype(dtype).kind == "i":
         return
     edge = np.meshgrid(*[specials(dtype)] * op.nin)
