@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from .cost import SLICED
 from .layout import Operand
 from .values import LINED, ZERO, Access, Load, Specialized, Store
 
@@ -40,6 +41,11 @@ def may_turn(load: Load, axis: str, least: int, spec: Specialized) -> bool:
     return (operand.squares and operand.layout.unit and not load.guard
             and runs_along(load.access, operand.layout.perm, axis)
             and spec.between(axis)[1] >= least)
+
+
+def most_sliced(loads: Iterable[Load]) -> int:
+    """How many elements rows of slices have at most that are folded by rows."""
+    return SLICED // min((v.dtype.itemsize for v in loads), default=1)
 
 
 def most_repeated(operands: Sequence[Operand]) -> int:

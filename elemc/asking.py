@@ -76,8 +76,8 @@ def _ask(row: Loop | LaneLoop, operand: int) -> None:
 
 
 def _long(row: Loop | LaneLoop, spec: Specialized) -> bool:
-    """Whether rows are long enough."""
-    return spec.between(row.axis)[0] >= (ASKED if spec.far else LINED)
+    """Whether rows are long enough; chunks are no rows."""
+    return row.axis in spec.axes and spec.between(row.axis)[0] >= (ASKED if spec.far else LINED)
 
 
 def _held(operand: int, row: Loop | LaneLoop, spec: Specialized) -> bool:

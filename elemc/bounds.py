@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 import numpy as np
 
 from . import quotients
-from .accesses import MANY_ROWS, memory_order, most_repeated, order_in_memory, read_again
+from .accesses import (
+    MANY_ROWS,
+    memory_order,
+    most_repeated,
+    most_sliced,
+    order_in_memory,
+    read_again,
+)
 from .cost import ALONE, DEAR, FAR_FORESEEN, FORESEEN, HELD, JAMMED, calls, jams
 from .layout import STEPS
+from .nest import ROWS
 from .places import COUNTS, PLACED
 from .refold import loads_of
 from .values import (
@@ -264,10 +273,16 @@ def _marks_of_chunks(fold: Fold, spec: Specialized, sizes: Sequence[int]) -> lis
     def length(axis: str) -> int:
         return math.prod(sizes[e] for e in spec.axes[axis])
 
-    around, *inner = order_in_memory(loads_of(fold, spec), spec.operands) or [""]
+    loads = loads_of(fold, spec)
+    memory = order_in_memory(loads, spec.operands)
+    outer = [*takewhile(fold.axes.__contains__, memory)]
+    around, *inner = memory[len(outer):] or [""]
     *slices, row = [a for a in inner if a in fold.axes] or [""]
     if around not in fold.over or not inner:
         return []
+    by_rows = [(row, most_sliced(loads)), *((a, SLICES) for a in slices)] if slices else []
+    if outer:
+        return [*by_rows, (around, SHORT), (around, ROWS)] if slices else []
     if not row:  # few turns are folded apart
         return [(a, CHUNKED[False] - 1) for a in fold.over]
     waits = any(isinstance(v, Fold) for v in walk(fold.args))
@@ -275,7 +290,7 @@ def _marks_of_chunks(fold: Fold, spec: Specialized, sizes: Sequence[int]) -> lis
     if all(length(a) <= most for a, most in marks):
         marks.append((around, CHUNKED[length(row) < SHORT] - 1))
     if slices:
-        marks.append((around, DEEP - 1))
+        marks += [*by_rows, (around, DEEP - 1)]
         marks += [(a, FEW) for a in inner if a in fold.over and not fold.program.exact]
     return marks
 

@@ -11,6 +11,7 @@ JAMMED = 192  # elements of a row from which on no processor runs ahead to the n
 HELD = 1024  # elements of rows, at most, of which the first cache holds this and the next one
 FORESEEN = 1024  # bytes of rows side by side, less than which processors foresee the next late
 FAR_FORESEEN = 3072  # bytes of longer ones, at most, of which they foresee several at a time late
+SLICED = 2048  # bytes of rows, at most, that are not folded slice by slice: these wait for memory
 ALONE = 512  # bytes of such a row from which on it does not wait for what the one before has stored
 HEAVY = 15  # the cost of an element from which on computing hides the traffic
 

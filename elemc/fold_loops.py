@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,7 @@ from .cnames import stem
 from .cost import HEAVY, cost
 from .dtypes import ctype
 from .fetching import Fetches
-from .jamming import by_two, other_turn
+from .jamming import adds_slices, by_two, other_turn
 from .nest import (
     LANE_BYTES,
     LANES,
@@ -29,6 +28,7 @@ from .nest import (
     statements,
     values_of,
 )
+from .paired import beside, nested
 from .picking import is_store
 from .row_ends import grouped, turns
 from .values import Convert, Load, Op, Value, walk
@@ -93,10 +93,11 @@ class FoldLoops(Fetches):
                                         fold.name),
                 "identity": tree["identity"]}
         if fold.rows is not None:
-            chunk, *kept = fold.rows.dims
-            row = " * ".join(map(self.extent, kept))
+            chunks = [a for a in fold.rows.dims if a in self.kernel.chunks]
+            row = " * ".join(self.extent(a) for a in fold.rows.dims if a not in chunks)
             view["row"] = row
-            view["states"] = f"{fold.rows.name} + {self.var(chunk)} * {row}"
+            view["states"] = " + ".join([fold.rows.name, *(f"{self.var(a)} * {row}"
+                                                           for a in chunks)])
         if isinstance(item, Blocks) and fold.part:
             at = "" if item.strip is None else "[l]"
             view["merge_part"] = self.merge(fold, fold.name + at, fold.part + at)
@@ -256,7 +257,8 @@ class FoldLoops(Fetches):
         first = self.body(item.body)
         self.paired = False
         both = [s for one, other in zip(first, others, strict=True) for s in (
-            [beside(one, other)] if one["kind"] == "lanes" else [one, other])]
+            [beside(one, other)] if one["kind"] == "lanes" else
+            [nested(one, other)] if adds_slices(item) else [one, other])]
         length = turns(start, stop)
         return {"pair": both,
                 "left_start": f"{stop} - {grouped(length)} % 2"}
@@ -339,29 +341,6 @@ class FoldLoops(Fetches):
             "set_parts": assign("{name} = {part}", trees),
             "merge_parts": assign("{name}{at} = {merge_part}", folds),
             "merge_exact": assign("{name}{at} = {merge_part}", exact)}
-
-
-def beside(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Two loops in lanes, of the same statements under other names, as one."""
-    bodies = {k: after(one[k], other[k]) for k in ("body", "last", "others", "rest")}
-    lists = {k: [*v, *other[k]] for k, v in one.items() if isinstance(v, list)}
-    return one | lists | bodies | {k: ", ".join(filter(None, (one[k], other[k])))
-                                   for k in ("drop_lanes", "merge_lanes", "merge_row")}
-
-
-def after(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The statements of two turns; what both add to, gcc would store and read again in between."""
-    def targets(body: Sequence[dict[str, Any]]) -> set[str]:
-        return {s["target"] for s in body if s["kind"] == "assign"}
-
-    found = [*one, *other]
-    for target in sorted(targets(one) & targets(other)):
-        name, word = f"{target.partition('[')[0]}_between", rf"(?<!\w){re.escape(target)}"
-        first, last = (k for k, s in enumerate(found) if s.get("target") == target)
-        found[first] = {**found[first], "kind": "let", "name": name}
-        for k in range(first + 1, last + 1):
-            found[k] = {**found[k], "value": re.sub(word, name, found[k]["value"])}
-    return found
 
 
 def row_states(folds: Sequence[dict[str, Any]], cut: bool) -> dict[str, str]:

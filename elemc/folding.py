@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-
-import numpy as np
 
 from .cost import HEAVY, cost
 from .early import elsewhere, ends_early, leave_early
@@ -18,7 +16,8 @@ from .folded_rows import (
     share_lanes,
     singly,
 )
-from .leaves import Leaves, target_of
+from .leaves import target_of
+from .merging import Merging
 from .nest import (
     CHOICES,
     LANE_BYTES,
@@ -26,23 +25,18 @@ from .nest import (
     ROWS,
     Assign,
     Blocks,
-    Buffer,
     Chunks,
     Element,
     LaneFold,
     LaneLoop,
-    Let,
     Local,
     Loop,
     Named,
-    Phase,
     Statement,
     Write,
-    lane_folds,
 )
 from .ops import OPS
 from .order import few_axes
-from .programs import inline
 from .roots import Root, next_axis, remaining
 from .scope import Scope
 from .sharing import Segment
@@ -61,7 +55,6 @@ from .values import (
     Position,
     Scan,
     Specialized,
-    Store,
     Value,
     is_fold,
     roots_of,
@@ -69,15 +62,11 @@ from .values import (
 )
 
 
-class Folding(Leaves):
+class Folding(Merging):
     """What it takes to fold the loops of a level."""
 
     def __init__(self, spec: Specialized) -> None:
         super().__init__(spec)
-        self.waiting: dict[Store | Fold, list[Value]] = {}  # what is written after a fold
-        self.parts: dict[Fold, Element] = {}  # what chunks give
-        self.length = "STRIP"  # of the strips around
-        self.given: tuple[Value, bool] | None = None  # the side of a choice that phases are on
         folds = [v for v in walk(roots_of(spec.stores)) if isinstance(v, Fold)]
         below = walk((f.arg for f in folds), is_fold)
         self.sought = {f.top for f in folds if isinstance(f, First)}
@@ -87,24 +76,6 @@ class Folding(Leaves):
     def level(self, level_roots: Sequence[Root], bound: tuple[str, ...], scope: Scope) -> None:
         """Everything that `level_roots` do inside of the loops over `bound`."""
         raise NotImplementedError
-
-    def phase(self, axis: str | None) -> Scope:
-        """The scope of a new phase."""
-        scope = Scope(self.name, self.buffered, self.load_name)
-        self.kernel.phases.append(Phase(axis, scope.body))
-        return scope.side(*self.given) if self.given else scope
-
-    def plan(self, value: Value, over: Collection[str], shared: bool,
-             strip: str | None = None) -> None:
-        """Give a value a buffer over these axes, and a strip of another one."""
-        axes = tuple(a for a in self.kernel.axes if a in over)
-        self.planned[value] = replace(self.buffer("buffer", value.dtype, axes, shared, strip),
-                                      axes=value.axes)
-
-    def lane_folds(self, folded: Sequence[Root], short: bool = False) -> list[LaneFold]:
-        """How the template folds these, under fresh names."""
-        folds = [r.fold for r in folded]
-        return lane_folds(folds, [self.name(f.program.name) for f in folds], short)
 
     def in_lanes(self, segment: Segment, merged: Sequence[Root], bound: tuple[str, ...]) -> bool:
         """Whether a folded axis, the last that is bound, is a row.
@@ -175,7 +146,8 @@ class Folding(Leaves):
     def blocks(self, segment: Segment, merged: Sequence[Root], inner: tuple[str, ...],
                scope: Scope, strip: str | None) -> None:
         """An outer folded axis: every turn of the inner loops gives a partial state."""
-        chunk = inner[0].removeprefix(f"{inner[-1]}:")  # its number of rows, if there are chunks
+        prefix = f"{inner[-1]}:"
+        chunk = next((a.removeprefix(prefix) for a in inner if a.startswith(prefix)), "")  # rows
         short = chunk == str(ROWS)  # one block needs no tree
         folds = self.lane_folds(merged, short)
         rows = merged, inner[-1], strip, self.spec
@@ -184,7 +156,7 @@ class Folding(Leaves):
         direct = strip is not None and all(next_axis(r, inner) == strip for r in merged)
         for root, fold in zip(merged, folds, strict=True):
             if root.by_rows:
-                self.states[root.fold] = [self.row_state(root, fold, inner[-1])]
+                self.states[root.fold] = [self.row_state(root, fold, inner)]
             elif direct:  # the innermost loop over a strip adds to the block's partial states
                 self.states[root.fold] = [Element(frozenset(), fold.dtype, fold.name, at=strip)]
             elif next_axis(root, inner) in (None, strip):  # a turn's part is a single element
@@ -266,10 +238,12 @@ class Folding(Leaves):
             inner.body.append(Assign(place, Op(place.axes, place.dtype, OPS["add"], (place, by))))
         self.states = before
 
-    def chunks(self, segment: Segment) -> Scope | None:
+    def chunks(self, segment: Segment, bound: tuple[str, ...] = (), around: Scope | None = None
+               ) -> Scope | None:
         """Folds in chunks: first those of each chunk, then their merger.
 
-        Of few turns, each is a chunk.  What comes after may go on in the scope that it gives.
+        Of few turns, each is a chunk.  What comes after may go on in the scope that it gives.  At
+        the top, threads share the chunks; within the loops over `bound`, one has all of them.
         """
         assert segment.axis is not None
         axis, cut, _ = segment.axis.partition(":")
@@ -280,119 +254,24 @@ class Folding(Leaves):
         chunk = segment.axis if cut else chunk_of(axis, folds, last, soon or sought, self.spec)
         if chunk != axis:
             self.kernel.chunks[chunk] = Chunks(axis, int(chunk.partition(":")[2]))
-        scope = self.phase(chunk)
-        scope.hoist([v for r in segment.roots for v in r.inputs()], frozenset(), None)
-        loop = Loop(chunk, "parallel" if chunk == axis else "chunks", [])
+        scope = around or self.phase(chunk)
+        scope.hoist([v for r in segment.roots for v in r.inputs()], frozenset(bound), None)
+        loop = Loop(chunk, "parallel" if chunk == axis else "chunks" if bound else
+                    "parallel chunks", [])
         inside = scope.inside(loop.body)
         if cut or chunk == axis:
-            self.level(segment.roots, (chunk,), inside)
+            self.level(segment.roots, (*bound, chunk), inside)
         elif last:
             self.lanes(segment, folds, (axis,), inside)
         else:
             self.blocks(segment, folds, (chunk, axis), inside, None)
         for root in folds:
             if root.fold in self.states:
-                self.finish_chunk(root, chunk, inside, None)
+                self.finish_chunk(root, (*bound, chunk), inside, None)
         ends = {r.fold: self.parts[r.fold] for r in folds if r.fold in self.parts}
         scope.body.append(leave_early(
             loop, ends, elsewhere(ends, self.parts, inside.value)) if soon else loop)
         rest: Scope | None = None
-        for kept in sorted({r.kept: None for r in folds}, key=lambda k: not k):
-            rest = self.merge([r for r in folds if r.kept == kept], chunk, kept)
+        for kept in sorted({r.kept_in(bound): None for r in folds}, key=lambda k: not k):
+            rest = self.merge([r for r in folds if r.kept_in(bound) == kept], chunk, kept, around)
         return rest
-
-    def finish_chunk(self, root: Root, chunk: str, scope: Scope, strip: str | None) -> None:
-        """After the loops over a chunk: what they give; those by rows are in place already."""
-        [state] = self.states.pop(root.fold)
-        if not root.by_rows:
-            part = self.parts[root.fold] = self.buffer("parts", state.dtype, (chunk, *root.kept))
-            store = Assign(part, state)
-            scope.body.append(Loop(strip, "lane", [store], independent=True) if strip else store)
-
-    def merge(self, folds: Sequence[Root], chunk: str, kept: tuple[str, ...]) -> Scope | None:
-        """The folds of the parts of all chunks, for what is kept; its scope, if that is one state.
-
-        Of the axes that are kept, the last one goes in strips.
-        """
-        strip = kept[-1] if kept else None
-        entered = [*kept[:-1], *(f"{a}/" for a in kept[-1:])]
-        scope = whole = self.phase(next(iter(entered), None))
-        for axis in entered:
-            kind = "strip" if axis.endswith("/") else "serial"
-            around = Loop(axis.rstrip("/"), kind, [])
-            if axis == entered[0]:
-                around.kind = "parallel strip" if kind == "strip" else "parallel"
-            scope.body.append(around)
-            scope = scope.inside(around.body)
-        merged = self.lane_folds(folds)
-        loop = Blocks(chunk, merged, [], strip)
-        scope.body.append(loop)
-        for root, fold in zip(folds, merged, strict=True):
-            part = target_of(self.name("part"), fold.dtype, strip)
-            fold.part = part.name
-            if strip is None:
-                loop.body.append(Let(part.name, self.parts[root.fold]))
-            else:
-                loop.body += [
-                    Local(part.name, part.dtype, True),
-                    Loop(strip, "lane", [Assign(part, self.parts[root.fold])], independent=True)]
-            self.states[root.fold] = [target_of(fold.name, fold.dtype, strip)]
-        for root in folds:
-            self.finish(root, (), scope, strip)
-        return None if kept else whole
-
-    def buffer(self, kind: str, dtype: np.dtype, axes: tuple[str, ...], shared: bool = True,
-               strip: str | None = None, length: str = "") -> Element:
-        """A new buffer over these axes, and a strip of another one."""
-        name, length = self.name(kind), length or (self.length if strip else "")
-        self.kernel.buffers.append(Buffer(name, dtype, axes, shared, length))
-        return Element(frozenset(axes), dtype, name, axes, strip)
-
-    def row_state(self, root: Root, fold: LaneFold, axis: str) -> Element:
-        """The states of a fold by rows of `axis`: a row of them for every chunk."""
-        axes = (f"{axis}:{ROWS}", *root.kept)
-        fold.rows = self.parts[root.fold] = self.buffer("parts", fold.dtype, axes)
-        return Element(frozenset(root.kept), fold.dtype, fold.name, root.kept)
-
-    def finish(self, root: Root, bound: tuple[str, ...], scope: Scope, strip: str | None) -> None:
-        """After the last loop of a fold: its result, in a variable, a strip's array or a buffer."""
-        fold = root.of
-        assert isinstance(fold, Fold)
-        if isinstance(fold, Scan):
-            del self.states[fold]
-            return
-        if root.over & set(bound):
-            return  # a partial state, for the loop around this one
-        if root.chunk is not None and root.chunk in bound:
-            self.finish_chunk(root, root.chunk, scope, strip)
-            return
-        program = fold.program
-        states: list[Value] = [*self.states.pop(fold)[:len(program.state)]]
-        lane_scope = scope
-        if strip is not None:
-            loop = Loop(strip, "lane", [], independent=True)
-            lane_scope = scope.inside(loop.body)
-        if fold.initial is not None and program.lanes:
-            states = inline(program.merge, [lane_scope.value(fold.initial), *states])
-        [result] = inline(program.finish, states)
-        result = result if result.dtype == fold.dtype else Convert(
-            result.axes, fold.dtype, result)
-        if strip is None:
-            scope.bind(fold, result, program.name)
-        else:
-            if not isinstance(result, Element):
-                target = Element(frozenset({strip}), fold.dtype, self.name("row"), at=strip)
-                scope.body.append(Local(target.name, fold.dtype, True))
-                loop.body.append(Assign(target, result))
-                result = target
-            scope.known[fold] = lane_scope.known[fold] = result
-        self.keep(fold, scope, None if strip is None else lane_scope)
-        if strip is not None and loop.body:
-            scope.body.append(loop)
-
-    def keep(self, fold: Fold, scope: Scope, inside: Scope | None = None) -> None:
-        """Put what waited for this fold, and loops elsewhere need, into its buffer."""
-        scope = inside or scope
-        for value in self.waiting.get(fold, []):
-            scope.body.append(Assign(self.planned[value], scope.value(value)))
-            self.buffered[value] = self.planned[value]

@@ -33,7 +33,20 @@ from .nest import (
     values_of,
 )
 from .ops import OPS
-from .values import ASKED, FILLED, At, Fold, Load, Op, Specialized, Value, over_new, roots_of, walk
+from .values import (
+    ASKED,
+    FILLED,
+    SLICES,
+    At,
+    Fold,
+    Load,
+    Op,
+    Specialized,
+    Value,
+    over_new,
+    roots_of,
+    walk,
+)
 
 WITH_NAN = (OPS["maximum"], OPS["minimum"])  # the result is NaN if any operand is
 ROWS_IN_TURN = 8
@@ -44,7 +57,8 @@ def jam(kernel: Kernel, spec: Specialized) -> None:
     """Let loops over rows take two turns at once, or some in turn, where that pays."""
     for phase in kernel.phases:
         for item in statements(phase.body):
-            if isinstance(item, (Loop, Blocks)) and _rows_apart(item) and _pays(item, spec):
+            if isinstance(item, (Loop, Blocks)) and _rows_apart(item) and (
+                    _pays(item, spec) or adds_slices(item) and _goes_far(item, spec)):
                 item.at_once = 2
         for rows, row in _over_rows(phase.body):
             if _share_much(rows, row, spec):
@@ -89,6 +103,28 @@ def _pays(item: Loop | Blocks, spec: Specialized) -> bool:
         spec.between(row.axis)[0] >= (ASKED if spec.far else JAMMED)
         and not any(f.tree or f.top for f in row.folds)
         and jams(row.axis, folds) for row in rows)
+
+
+def adds_slices(item: Loop | Blocks) -> bool:
+    """Whether all that every row does is to be added to a row of states, slice by slice."""
+    if not isinstance(item, Blocks):
+        return False
+    axes, body = set[str](), item.body
+    while len(body) == 1 and isinstance(body[0], Loop):
+        axes.add(body[0].axis)
+        body = body[0].body
+    return all(f.rows and axes.issubset(f.rows.dims) for f in item.folds) and all(
+        isinstance(s, (Let, Assign)) for s in body)
+
+
+def _goes_far(item: Loop | Blocks, spec: Specialized) -> bool:
+    """Whether a row of states has so many slices that the first cache has to load them.
+
+    Of less, one row after the other comes from memory sooner.
+    """
+    inner = [s for s in statements(item.body) if isinstance(s, Loop)]
+    light = cost(walk(v for s in statements(item.body) for v in values_of(s))) < HEAVY
+    return light and any(spec.between(s.axis)[0] > SLICES for s in inner[:-1])
 
 
 def _rows_apart(item: Loop | Blocks) -> bool:

@@ -60,13 +60,17 @@ class Root:
 
     @property
     def chunk(self) -> str | None:
-        """The chunks that it begins with, if any."""
+        """The chunks that it goes in, if any."""
         return next((a for a in self.order if ":" in a), None)
 
     @property
     def kept(self) -> tuple[str, ...]:
         """Those of them that are not folded."""
         return tuple(a for a in self.loops if a not in self.over)
+
+    def kept_in(self, bound: Sequence[str]) -> tuple[str, ...]:
+        """Those of the kept axes whose loops are within those over `bound`."""
+        return tuple(a for a in self.kept if a not in bound)
 
     def inputs(self) -> list[Value]:
         """The values that the innermost loop computes."""

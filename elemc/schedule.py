@@ -176,6 +176,9 @@ class _Scheduler(Keeping):
         if axis.endswith("/"):
             self.strip(segment, bound, scope)
             return
+        if ":" in axis:
+            self.chunks(segment, bound, scope)
+            return
         starting = [r for r in segment.roots if axis in r.over and r.of not in self.states]
         merged = [r for r in starting if r.merges]
         for k, root in enumerate(starting):

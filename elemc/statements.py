@@ -167,8 +167,9 @@ class Statements(RowLoops):
 
     def loop(self, item: Loop, begin: str, end: str) -> dict[str, Any]:
         """A plain loop, a loop over strips, or a loop over one strip."""
-        if item.kind == "chunks":
-            return self.chunks(item, begin, end)
+        if item.kind.endswith("chunks"):
+            return self.chunks(item, *((begin, end) if item.kind.startswith("parallel") else
+                                       self.bounds(item.axis)))
         k = self.digit[item.axis]
         if item.kind in ("turned", "abreast"):
             if call := self.turned(item):

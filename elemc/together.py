@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 import numpy as np
 
-from .accesses import memory_order, order_in_memory
+from .accesses import memory_order, most_sliced, order_in_memory
 from .cost import HEAVY, calls
 from .layout import INTERLEAVED
 from .nest import CHUNK, LANES, PACK, ROWS
@@ -75,23 +76,41 @@ def _could_go_by_rows(root: Root) -> bool:
 def _over_slices(found: list[Root], spec: Specialized) -> list[Root]:
     """Roots in which folds in strips of slices go by rows: of all slices, one after the other.
 
-    So memory is read in its order, where lines lie across strips and slices, and where functions
-    are called in strips too short to be read in order.
+    So memory is read in its order, where lines lie across strips and slices, and where rows are too
+    short to be worth that each strip is read from as many places as are folded.
     """
-    def goes(root: Root) -> bool:
-        *slices, row = root.kept or ("",)
-        around = order_in_memory(loads_of(root.fold, spec), spec.operands)[:1]
-        if not slices or not root.merges or root.order != (*slices, f"{row}/", *around, row) or (
-                root.over.isdisjoint(around) or spec.between(row)[1] < VECTOR
-                or spec.between(around[0])[0] < DEEP):
-            return False
-        short = VECTOR <= spec.between(row)[0] and spec.between(row)[1] < LINED
-        own = walk(root.inputs(), is_fold)
-        return _lies_across(root, spec) or (short and calls(own))
+    orders = {r.order: new for r in found if isinstance(r.of, Fold) and (
+        new := _order_over_slices(r, spec))}
+    apart = {r.order for r in found if not r.merges or isinstance(r.of, Place)}  # two states
+    return [replace(r, order=orders[r.order]) if r.order in orders.keys() - apart else r
+            for r in found]
 
-    turned = {r.order for r in found if goes(r)}
-    turned -= {r.order for r in found if not r.merges or isinstance(r.of, Place)}  # two states
-    return [replace(r, order=(*r.over, *r.kept)) if r.order in turned else r for r in found]
+
+def _order_over_slices(root: Root, spec: Specialized) -> tuple[str, ...]:
+    """The order of a fold by rows of slices, if it is worth it; else none.
+
+    Threads share chunks of rows, or what is kept around; a chunk of few rows is all of them.  What
+    one operand adds takes no longer than the states it is added to: a few slices of one that is
+    near, and a few rows, are folded in strips, unless functions are called.
+    """
+    loads, kept = loads_of(root.fold, spec), root.kept
+    memory = order_in_memory(loads, spec.operands)
+    around = tuple(takewhile(kept.__contains__, memory))
+    rows, (*slices, row) = memory[len(around):][:1], kept[len(around):] or ("",)
+    if not slices or not root.merges or kept[:len(around)] != around or (
+            root.order != (*kept[:-1], f"{row}/", *rows, row) or spec.between(row)[1] < VECTOR):
+        return ()
+    low, high = spec.between(row)
+    near = not spec.far and all(spec.between(a)[1] <= SLICES for a in slices)
+    few = spec.between(rows[0])[1] <= SHORT <= low
+    light = len(loads) == 1 and not calls(walk(root.inputs(), is_fold))
+    strips = high > most_sliced(loads) or light and (near or few)
+    if strips and not _lies_across(root, spec):
+        return ()
+    if around:
+        chunks = [f"{a}:{ROWS}" for a in rows if spec.between(a)[1] > ROWS]
+        return (*around, *chunks, *rows, *slices, row)
+    return (*rows, *kept) if spec.between(rows[0])[0] >= DEEP else ()
 
 
 def _between_slices(found: list[Root], spec: Specialized) -> list[Root]:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import elemc as ec
+from elemc import accesses
 
 FUNCTIONS = [
     lambda x: np.exp(-x * x),
@@ -128,7 +129,8 @@ def test_what_waits_in_outputs_is_stored_in_their_order(dtype):
     np.testing.assert_array_equal(f(x, out=wide), f(x))
 
 
-def test_of_many_slices_only_folds_that_wait_for_none_go_in_chunks():
+def test_of_many_slices_only_folds_that_wait_for_none_go_in_chunks(monkeypatch):
+    monkeypatch.setattr(accesses, "SLICED", 1)  # not by rows
     x = np.random.default_rng(0).standard_normal((1100, 40, 17))[:, :, ::-1]
     for function, chunks in ((lambda x: np.sum(x * x, axis=0), True),
                              (lambda x: np.sum(abs(x - np.max(x, axis=0)), axis=0), False)):
@@ -166,14 +168,64 @@ def test_folds_of_slices_that_lie_across_go_by_rows(shape):
         ec.set_num_threads(before)
 
 
-def test_folds_of_functions_of_short_slices_go_by_rows():
-    x = np.random.default_rng(0).standard_normal((300, 40, 33))[:, :, ::-1]
-    for function, rows in ((lambda x: np.sum(np.exp(x), axis=0), True),
-                           (lambda x: np.sum(x * x, axis=0), False)):
+@pytest.mark.parametrize("shape, rows", [
+    ((300, 40, 33), "sum product exp"), ((300, 20, 33), "product exp"), ((300, 3, 8), "product exp"),
+    ((127, 40, 33), ""), ((128, 40, 257), ""), ((128, 33, 256), "sum product exp"), ((130, 40, 7), "exp")])
+def test_folds_of_short_slices_go_by_rows(shape, rows):
+    """Not of few rows, of long ones, or, of one operand, of few slices: its states take as long."""
+    x = np.random.default_rng(0).standard_normal(shape)[:, :, ::-1]
+    y = np.random.default_rng(1).standard_normal(shape)
+    functions = {"sum": lambda x, y: np.sum(x, axis=0), "product": lambda x, y: np.sum(x * y, axis=0),
+                 "exp": lambda x, y: np.sum(np.exp(x), axis=0)}
+    for name, function in functions.items():
         f = ec.compile(function)
-        assert ("parts0" in f.dump(x)) == rows
-        np.testing.assert_allclose(f(x), function(x), rtol=1e-13)
-        np.testing.assert_array_equal(f(x)[3], f(x[:, 3]))
+        assert ("*const sum0 = parts0 + " in f.dump(x, y)) == (name in rows.split()), name
+        np.testing.assert_allclose(f(x, y), function(x, y), rtol=1e-11, atol=1e-11)
+        if shape[2] >= 16:  # of one narrow slice, several rows are taken side by side
+            np.testing.assert_array_equal(f(x, y)[2], f(x[:, 2], y[:, 2]))
+
+
+BY_TWOS = "by twos, then what is left"
+WITHIN = {
+    "sum": lambda x, y: np.sum(x, axis=1), "max": lambda x, y: np.max(x * y, axis=1),
+    "mean": lambda x, y: x - np.mean(x * y, axis=1, keepdims=True),
+    "initial": lambda x, y: np.sum(x * y, axis=1, initial=3),
+    "masked": lambda x, y: np.sum(x, axis=1, where=y > 0),
+    "any": lambda x, y: np.any(x > y + 2, axis=1),
+    "functions": lambda x, y: np.sum(np.exp(x) * y, axis=1),
+    "several": lambda x, y: (np.sum(x * y, axis=1), np.max(x, axis=1), np.prod(1 + y / 99, axis=1)),
+    "variance": lambda x, y: np.var(x + y, axis=1), "softmax": lambda x, y: softmax(x, y, 1),
+    "rows too": lambda x, y: np.sum(x * y, axis=1) + np.sum(x * y, axis=3)[:, :1].swapaxes(1, 2),
+    "places": lambda x, y: (np.argmax(x + y, axis=1), np.max(x + y, axis=1)),
+    "running": lambda x, y: np.cumsum(x, axis=1) + np.sum(x, axis=1, keepdims=True),
+    "of folds": lambda x, y: np.sum(np.sum(x * y, axis=1) ** 2, axis=2),
+}
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_folds_of_slices_go_by_rows_within_what_is_kept(name):
+    """In chunks, if they are more than 64 rows; any layout and number of threads give the same."""
+    f, plain = ec.compile(WITHIN[name]), ec.compile(WITHIN[name])
+    before = ec.get_num_threads()
+    for shape in ((3, 17, 40, 20), (2, 70, 35, 9), (4, 9, 3, 33), (3, 64, 5, 8), (5, 40, 9, 257), (2, 5, 33, 9)):
+        x, y = np.random.default_rng(len(name)).standard_normal((2, *shape[:-1], shape[-1] + 2))[..., :-2]
+        across = np.ascontiguousarray(y.swapaxes(2, 3)).swapaxes(2, 3)
+        want = WITHIN[name](x, y)
+        try:
+            for threads in (1, 2):
+                ec.set_num_threads(threads)
+                results = f(x, y), f(x, across), plain(x.copy(), y.copy())
+        finally:
+            ec.set_num_threads(before)
+        for w, *got in zip(*(r if isinstance(want, tuple) else (r,) for r in (want, *results)), strict=True):
+            for g in got:
+                np.testing.assert_allclose(g, w, rtol=1e-10, atol=1e-12)
+                np.testing.assert_array_equal(g, got[0])
+        if name == "max":
+            short, text = shape[1] > 8 and shape[3] <= 256, f.dump(x, y)
+            assert ("*const max0 = " in text) == short
+            assert ("/* chunks of i1" in text) == (short and shape[1] > 64)
+            assert (BY_TWOS in text) == (short and shape[2] > 32)
 
 
 @pytest.mark.parametrize("shape", [
