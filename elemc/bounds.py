@@ -290,7 +290,7 @@ def _marks_of_chunks(fold: Fold, spec: Specialized, sizes: Sequence[int]) -> lis
     if all(length(a) <= most for a, most in marks):
         marks.append((around, CHUNKED[length(row) < SHORT] - 1))
     if slices:
-        marks += [*by_rows, (around, DEEP - 1)]
+        marks += [*by_rows, (around, SHORT), (around, ROWS), (around, DEEP - 1)]
         marks += [(a, FEW) for a in inner if a in fold.over and not fold.program.exact]
     return marks
 

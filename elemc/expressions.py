@@ -397,4 +397,4 @@ def _entered(kernel: Kernel) -> list[str]:
         return found
 
     phases = sorted((visit(p.body, {}) for p in kernel.phases), key=len, reverse=True)
-    return [*dict.fromkeys((*chain(*phases), *kernel.axes))]
+    return [*dict.fromkeys((*chain(*phases), *kernel.axes, *kernel.chunks))]

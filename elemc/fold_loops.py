@@ -94,10 +94,13 @@ class FoldLoops(Fetches):
                 "identity": tree["identity"]}
         if fold.rows is not None:
             chunks = [a for a in fold.rows.dims if a in self.kernel.chunks]
-            row = " * ".join(self.extent(a) for a in fold.rows.dims if a not in chunks)
-            view["row"] = row
-            view["states"] = " + ".join([fold.rows.name, *(f"{self.var(a)} * {row}"
-                                                           for a in chunks)])
+            first, *rest = (a for a in fold.rows.dims if a not in chunks)  # of slices, or elements
+            start, stop = self.bounds(first)
+            size = "".join(f" * {self.extent(a)}" for a in rest)
+            row = self.extent(first) + size
+            view |= {"row": (start if start == "0" else start + size, stop + size),
+                     "states": " + ".join([fold.rows.name, *(f"{self.var(a)} * {row}"
+                                                             for a in chunks)])}
         if isinstance(item, Blocks) and fold.part:
             at = "" if item.strip is None else "[l]"
             view["merge_part"] = self.merge(fold, fold.name + at, fold.part + at)

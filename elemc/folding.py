@@ -238,6 +238,12 @@ class Folding(Merging):
             inner.body.append(Assign(place, Op(place.axes, place.dtype, OPS["add"], (place, by))))
         self.states = before
 
+    def chunk(self, chunk: str, bound: tuple[str, ...]) -> Loop:
+        """A loop over chunks, within the loops over `bound`."""
+        axis, _, unit = chunk.partition(":")
+        self.kernel.chunks[chunk] = Chunks(axis, int(unit))
+        return Loop(chunk, "chunks" if bound else "parallel chunks", [])
+
     def chunks(self, segment: Segment, bound: tuple[str, ...] = (), around: Scope | None = None
                ) -> Scope | None:
         """Folds in chunks: first those of each chunk, then their merger.
@@ -252,12 +258,9 @@ class Folding(Merging):
         soon = ends_early([r.fold for r in folds], axis)
         sought = not self.sought.isdisjoint(r.fold for r in folds)
         chunk = segment.axis if cut else chunk_of(axis, folds, last, soon or sought, self.spec)
-        if chunk != axis:
-            self.kernel.chunks[chunk] = Chunks(axis, int(chunk.partition(":")[2]))
         scope = around or self.phase(chunk)
         scope.hoist([v for r in segment.roots for v in r.inputs()], frozenset(bound), None)
-        loop = Loop(chunk, "parallel" if chunk == axis else "chunks" if bound else
-                    "parallel chunks", [])
+        loop = Loop(chunk, "parallel", []) if chunk == axis else self.chunk(chunk, bound)
         inside = scope.inside(loop.body)
         if cut or chunk == axis:
             self.level(segment.roots, (*bound, chunk), inside)

@@ -60,8 +60,8 @@ class Root:
 
     @property
     def chunk(self) -> str | None:
-        """The chunks that it goes in, if any."""
-        return next((a for a in self.order if ":" in a), None)
+        """The chunks that it folds, if any."""
+        return next((a for a in self.order if ":" in a and axis_of(a) in self.over), None)
 
     @property
     def kept(self) -> tuple[str, ...]:

@@ -177,7 +177,12 @@ class _Scheduler(Keeping):
             self.strip(segment, bound, scope)
             return
         if ":" in axis:
-            self.chunks(segment, bound, scope)
+            if segment.chunked:
+                self.chunks(segment, bound, scope)
+            else:
+                loop = self.chunk(axis, bound)
+                scope.body.append(loop)
+                self.level(segment.roots, (*bound, axis), scope.inside(loop.body))
             return
         starting = [r for r in segment.roots if axis in r.over and r.of not in self.states]
         merged = [r for r in starting if r.merges]

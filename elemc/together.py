@@ -89,9 +89,9 @@ def _over_slices(found: list[Root], spec: Specialized) -> list[Root]:
 def _order_over_slices(root: Root, spec: Specialized) -> tuple[str, ...]:
     """The order of a fold by rows of slices, if it is worth it; else none.
 
-    Threads share chunks of rows, or what is kept around; a chunk of few rows is all of them.  What
-    one operand adds takes no longer than the states it is added to: a few slices of one that is
-    near, and a few rows, are folded in strips, unless functions are called.
+    Threads share chunks of rows, what is kept around, or, of few rows, chunks of slices.  What one
+    operand adds takes no longer than the states it is added to: a few slices of one that is near,
+    and a few rows, are folded in strips, unless functions are called.
     """
     loads, kept = loads_of(root.fold, spec), root.kept
     memory = order_in_memory(loads, spec.operands)
@@ -100,17 +100,18 @@ def _order_over_slices(root: Root, spec: Specialized) -> tuple[str, ...]:
     if not slices or not root.merges or kept[:len(around)] != around or (
             root.order != (*kept[:-1], f"{row}/", *rows, row) or spec.between(row)[1] < VECTOR):
         return ()
-    low, high = spec.between(row)
-    near = not spec.far and all(spec.between(a)[1] <= SLICES for a in slices)
-    few = spec.between(rows[0])[1] <= SHORT <= low
+    (low, high), (least, most) = spec.between(row), spec.between(rows[0])
+    many = spec.between(slices[0])[0] > SLICES
+    shared = around or least >= DEEP
     light = len(loads) == 1 and not calls(walk(root.inputs(), is_fold))
-    strips = high > most_sliced(loads) or light and (near or few)
-    if strips and not _lies_across(root, spec):
+    few = most <= SHORT and (low >= SHORT or spec.far)
+    strips = high > most_sliced(loads) or light and (few or not (spec.far or many and shared))
+    if strips and not _lies_across(root, spec) or not (shared or many):
         return ()
+    chunks = [f"{a}:{ROWS}" for a in rows if most > ROWS]
     if around:
-        chunks = [f"{a}:{ROWS}" for a in rows if spec.between(a)[1] > ROWS]
         return (*around, *chunks, *rows, *slices, row)
-    return (*rows, *kept) if spec.between(rows[0])[0] >= DEEP else ()
+    return (*rows, *kept) if shared else (f"{slices[0]}:{SLICES}", *chunks, *rows, *kept)
 
 
 def _between_slices(found: list[Root], spec: Specialized) -> list[Root]:
