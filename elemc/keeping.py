@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from .accesses import memory_order
@@ -77,6 +77,14 @@ class Keeping(Folding):
         for value in values:
             scope.body.append(Assign(self.planned[value], made[value]))
             self.buffered[value] = self.planned[value]
+
+    def plan(self, value: Value, over: Collection[str], shared: bool,
+             strip: str | None = None) -> None:
+        """Give a value a buffer, in the order of the last loops over these axes, and a strip."""
+        loops = next((r.loops for r in reversed(self.roots) if {*over} <= {*r.loops}), ())
+        axes = tuple(a for a in loops or self.kernel.axes if a in over)
+        self.planned[value] = replace(self.buffer("buffer", value.dtype, axes, shared, strip),
+                                      axes=value.axes)
 
     def is_there(self, value: Value) -> bool:
         """Whether a value is what other loops leave, or have left in a buffer."""

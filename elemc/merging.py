@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 
@@ -42,13 +42,6 @@ class Merging(Leaves):
         scope = Scope(self.name, self.buffered, self.load_name)
         self.kernel.phases.append(Phase(axis, scope.body))
         return scope.side(*self.given) if self.given else scope
-
-    def plan(self, value: Value, over: Collection[str], shared: bool,
-             strip: str | None = None) -> None:
-        """Give a value a buffer over these axes, and a strip of another one."""
-        axes = tuple(a for a in self.kernel.axes if a in over)
-        self.planned[value] = replace(self.buffer("buffer", value.dtype, axes, shared, strip),
-                                      axes=value.axes)
 
     def lane_folds(self, folded: Sequence[Root], short: bool = False) -> list[LaneFold]:
         """How the template folds these, under fresh names."""
