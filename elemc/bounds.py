@@ -17,7 +17,7 @@ from .accesses import (
     order_in_memory,
     read_again,
 )
-from .cost import ALONE, DEAR, FAR_FORESEEN, FORESEEN, HELD, JAMMED, calls, jams
+from .cost import ALONE, DEAR, FAR_FORESEEN, FORESEEN, HELD, JAMMED, STREAM, calls, jams
 from .layout import STEPS
 from .nest import ROWS
 from .places import COUNTS, PLACED
@@ -148,12 +148,12 @@ class _Marks:
 
         Rows that are written are worth more if they have `LINED` elements, or if what they share is
         not repeated, rows of several folds if they have `JAMMED`, rows that come from memory if
-        they have `SUMMED` or `ASKED`, extrema of floats if they have less, others that several
-        loops read, if the first cache has them, those that are folded side by side if they have
-        `ALONE`, `FORESEEN` or `FAR_FORESEEN` bytes, and those that go back in memory if they have
-        more than `BACK`.  Rows of extrema that are folded together have as many lanes as elements,
-        of 16, 32 and 64.  Of lines that maps read across, threads share the elements if there are
-        less than `LINED`.
+        they have `SUMMED` or `ASKED`, or `STREAM` bytes, extrema of floats if they have less,
+        others that several loops read, if the first cache has them, those that are folded side by
+        side if they have `ALONE`, `FORESEEN` or `FAR_FORESEEN` bytes, and those that go back in
+        memory if they have more than `BACK`.  Rows of extrema that are folded together have as many
+        lanes as elements, of 16, 32 and 64.  Of lines that maps read across, threads share the
+        elements if there are less than `LINED`.
         """
         far, along = self.spec.far, [v for v in self.folds if axis in v.over]
         size = self.spec.operands[operand].dtype.itemsize
@@ -170,7 +170,7 @@ class _Marks:
             marks += [ALONE // size - 1, NARROW] + (
                 [FORESEEN // size - 1, FAR_FORESEEN // size] if far else [])
         if along and far:
-            marks.append(SUMMED - 1)
+            marks += [SUMMED - 1, STREAM // size - 1]
         if self.spec.large and self.spec.operands[operand].layout.step == -1:
             marks.append(BACK // size)
         if any(f.program.exact and f.dtype.kind == "f" for f in along):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # functions of runtime.c
 MEASURE_PACE_C = "double elemc_measure_pace(void)"
 MEASURE_PAGES_C = "int64_t elemc_measure_pages(int64_t streams)"
+MEASURE_ROWS_C = "int64_t elemc_measure_rows(int64_t pages)"
 MEASURE_DIVISION_C = "double elemc_measure_division(void)"
 TYPICAL = 0.45  # the pace measured on the machines that the estimates of work are from
 # Multiplications in whose time a vector is divided, from which on what replaces a division, a dozen
@@ -33,6 +34,8 @@ class Constants(NamedTuple):
         From how many pages in turns memory is read, as where two arrays are.
     sum_pages : int
         And where one is, for nothing but a sum.
+    sum_rows : int
+        How many rows of one array are summed at once, side by side: 4 if that is faster; else 1.
     divides : int
         1 if a vector is divided sooner than multiplied and corrected, as `quotients` says; else 0.
     """
@@ -40,13 +43,14 @@ class Constants(NamedTuple):
     pace: float = 1.0
     pages: int = 1
     sum_pages: int = 1
+    sum_rows: int = 1
     divides: int = 1
 
     @property
     def flags(self) -> tuple[str, ...]:
         """What the compiler of a kernel is told."""
         return (f"-DPAGES={self.pages}", f"-DSUM_PAGES={self.sum_pages}",
-                f"-DDIVIDES={self.divides}")
+                f"-DSUM_ROWS={self.sum_rows}", f"-DDIVIDES={self.divides}")
 
 
 def constants_of(identity: str, function: Callable[[str], Any]) -> Constants:
@@ -56,13 +60,14 @@ def constants_of(identity: str, function: Callable[[str], Any]) -> Constants:
     if known is None:
         pace = function(MEASURE_PACE_C)() / TYPICAL
         pages, sum_pages = (function(MEASURE_PAGES_C)(streams) for streams in (2, 1))
-        if not pace or not pages or not sum_pages:
+        sum_rows = function(MEASURE_ROWS_C)(sum_pages)
+        if not (pace and pages and sum_pages and sum_rows):
             return Constants()  # there was no memory; another process will know
         pace = min(max(pace, 1 / 4), 4)  # the machine may be busy with other things
         divides = int(function(MEASURE_DIVISION_C)() < SLOW)
         known = cache_dirs.note(key)  # of the first of several processes that measure at once
         if known is None:
-            known = Constants(pace, pages, sum_pages, divides)._asdict()
+            known = Constants(pace, pages, sum_pages, sum_rows, divides)._asdict()
             cache_dirs.save_note(key, known)
     return Constants(**known)
 

@@ -13,6 +13,8 @@ FORESEEN = 1024  # bytes of rows side by side, less than which processors forese
 FAR_FORESEEN = 3072  # bytes of longer ones, at most, of which they foresee several at a time late
 SLICED = 2048  # bytes of rows, at most, that are not folded slice by slice: these wait for memory
 ALONE = 512  # bytes of such a row from which on it does not wait for what the one before has stored
+STREAM = 8192  # bytes of a row from which on it is a stream of memory, of which four may go at once
+LIGHT = 3  # additions an element, at most, beside which processors look ahead by themselves
 HEAVY = 15  # the cost of an element from which on computing hides the traffic
 
 

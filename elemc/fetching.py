@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .accesses import read_again, runs_along
-from .cost import cost
+from .cost import LIGHT, cost
 from .expressions import Use
+from .jamming import FOURS
 from .nest import (
     CHOICES,
     Blocks,
@@ -28,7 +29,6 @@ from .values import SUMMED, Load, Op, walk
 
 AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where rows lie apart
 SOON = 2048  # bytes from what is folded to what is asked of the third cache
-LIGHT = 3  # additions an element, at most, beside which processors look ahead by themselves
 # Rows of less bytes are asked for whole: those that the first cache holds beside what is at work,
 # and those of which the second one holds two, and what goes with them.
 WHOLE = {"FETCH": "4 * AHEAD", "FETCH_ROW": "16 * AHEAD"}
@@ -40,7 +40,7 @@ class Fetches(RowEnds):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.fetched: set[int] = set()  # operands that loops ask for in advance
-        self.paired = False  # whether two turns of the loop around go at once
+        self.at_once = 1  # how many turns of the loop around go at once
 
     def fetches(self, item: LaneLoop | Loop, first: str, most: int = 1, around: str = "",
                 last: str = "") -> list[tuple[str, str, int]]:
@@ -110,6 +110,8 @@ class Fetches(RowEnds):
         the loop `asks` for may go `back` in memory, if whoever calls this sees to it.
         """
         found, asks = [], item.asks
+        if self.at_once == FOURS:  # which processors foresee
+            return []
         near = isinstance(item, LaneLoop) and not self.kernel.far
         goes_on = self.kernel.third and near and item.axis in self.within
         late, few = (unforeseen(item.body, item.axis, k) for k in (1, most))
@@ -120,6 +122,7 @@ class Fetches(RowEnds):
         alone = len({want.operand for want in every}) == 1 and not short
         within = {s.axis for s in statements(item.body) if isinstance(s, (Loop, LaneLoop))}
         within -= {item.axis}  # what is read at every turn of these has no one place
+        next_turn = "2 * " if self.at_once > 1 else ""
         for want in every:
             operand = self.kernel.operands[want.operand]
             layout = operand.layout
@@ -146,13 +149,13 @@ class Fetches(RowEnds):
                 fetch = "FETCH_OUT" if written else "FETCH"
             elif near:
                 fetch = "FETCH"
-                distance = str(SOON) if goes_on else f"2 * {distance}" if self.paired else distance
+                distance = str(SOON) if goes_on else f"{next_turn}{distance}"
             elif rows:  # after a row comes something else, or nothing
                 fetch = "FETCH_ROW" if next_row else "FETCH"
                 row = f"{self.extent(item.axis)} * {abs(size)}"  # to a next one, or in a long one
                 use.ahead = (f"{row} < {WHOLE[fetch]} ? (1 + AHEAD / ({row} + 1)) * {distance} "
                              ": AHEAD")
-                distance = f"{'2 * ' if self.paired else ''}{use.base}_ahead"
+                distance = f"{next_turn}{use.base}_ahead"
             found.append((fetch, use, distance, size))
         return found
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 from .cnames import stem
 from .cost import HEAVY, cost
 from .dtypes import ctype
 from .fetching import Fetches
-from .jamming import adds_slices, by_two, other_turn
+from .jamming import FOURS, adds_slices, by_two, other_turn
 from .nest import (
     LANE_BYTES,
     LANES,
@@ -246,25 +247,28 @@ class FoldLoops(Fetches):
         return view | self.joined(folds, "" if item.strip is None else "[l]")
 
     def pair(self, item: Loop | Blocks, view: dict[str, Any], fetched: set[int]) -> dict[str, Any]:
-        """Two turns of a loop at once, until at most one is left.
+        """Several turns of a loop at once, until fewer are left.
 
         `fetched` is what was asked for in advance before this loop.
         """
         start, stop, axis = view["start"], view["stop"], item.axis
-        other, self.turn = self.other_turn(item.body)
-        self.paired, self.fetched = True, set(fetched)
-        self.instead[axis] = f"({view['var']} + 1)"
-        others = self.body(other)
+        self.at_once, turns_of = item.at_once, []
+        for k in range(item.at_once):
+            turn, self.turn = self.other_turn(item.body, k) if k else (item.body, "")
+            self.fetched = set(fetched)
+            if k:
+                self.instead[axis] = f"({view['var']} + {k})"
+            turns_of.append(self.body(turn))
         del self.instead[axis]
-        self.turn, self.fetched = "", set(fetched)
-        first = self.body(item.body)
-        self.paired = False
-        both = [s for one, other in zip(first, others, strict=True) for s in (
-            [beside(one, other)] if one["kind"] == "lanes" else
-            [nested(one, other)] if adds_slices(item) else [one, other])]
-        length = turns(start, stop)
-        return {"pair": both,
-                "left_start": f"{stop} - {grouped(length)} % 2"}
+        self.turn, self.at_once = "", 1
+        join = nested if adds_slices(item) else beside
+        together = [s for some in zip(*turns_of, strict=True) for s in (
+            [reduce(join, some)] if join is nested or some[0]["kind"] == "lanes" else some)]
+        left = f"{stop} - {grouped(turns(start, stop))} % {item.at_once}"
+        fours = item.at_once == FOURS
+        return {"pair": together, "at_once": item.at_once, "by": "fours" if fours else "twos",
+                "if": "BY_FOURS && " if fours else "",
+                "left_start": f"BY_FOURS ? {left} : {start}" if fours else left}
 
     def run(self, item: Blocks) -> dict[str, Any] | None:
         """The innermost loop for several rows at once, if memory is what it waits for."""
@@ -300,10 +304,10 @@ class FoldLoops(Fetches):
             {"kind": "assign", "target": f"{name}_l", "value": f"{of}({name}_l, {one}, {two})"}
             for (name, (of, _)), one, two in zip(folds.items(), *values, strict=True)]
 
-    def other_turn(self, body: Sequence[Statement]) -> tuple[list[Statement], str]:
-        """The same statements under other names, and what these begin with."""
+    def other_turn(self, body: Sequence[Statement], k: int = 1) -> tuple[list[Statement], str]:
+        """The same statements under other names, for turn `k`, and what these begin with."""
         return other_turn(body, names_made([
-            s for p in self.kernel.phases for s in statements(p.body)]))
+            s for p in self.kernel.phases for s in statements(p.body)]), k)
 
     def packed(self, item: Blocks) -> dict[str, Any]:
         """Several rows of a narrow strip side by side."""

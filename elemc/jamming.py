@@ -14,7 +14,7 @@ from typing import Any
 
 from .accesses import read_again
 from .blocks import QUICK, divided
-from .cost import HEAVY, JAMMED, cost, jams
+from .cost import HEAVY, JAMMED, LIGHT, STREAM, cost, jams
 from .dtypes import ctype
 from .nest import (
     Assign,
@@ -49,17 +49,20 @@ from .values import (
 )
 
 WITH_NAN = (OPS["maximum"], OPS["minimum"])  # the result is NaN if any operand is
-ROWS_IN_TURN = 8
-PREFIX = "other_"  # of the names of the second turn
+FOURS, ROWS_IN_TURN = 4, 8  # side by side; block by block
+PREFIXES = "other_", "third_", "fourth_"  # of the names of the second turn, and further ones
 
 
 def jam(kernel: Kernel, spec: Specialized) -> None:
     """Let loops over rows take two turns at once, or some in turn, where that pays."""
     for phase in kernel.phases:
         for item in statements(phase.body):
-            if isinstance(item, (Loop, Blocks)) and _rows_apart(item) and (
-                    _pays(item, spec) or adds_slices(item) and _goes_far(item, spec)):
+            if not isinstance(item, (Loop, Blocks)) or not _rows_apart(item):
+                continue
+            if _pays(item, spec) or adds_slices(item) and _goes_far(item, spec):
                 item.at_once = 2
+            elif _streams(item, spec):
+                item.at_once = FOURS
         for rows, row in _over_rows(phase.body):
             if _share_much(rows, row, spec):
                 rows.at_once = ROWS_IN_TURN
@@ -103,6 +106,26 @@ def _pays(item: Loop | Blocks, spec: Specialized) -> bool:
         spec.between(row.axis)[0] >= (ASKED if spec.far else JAMMED)
         and not any(f.tree or f.top for f in row.folds)
         and jams(row.axis, folds) for row in rows)
+
+
+def _streams(item: Loop | Blocks, spec: Specialized) -> bool:
+    """Whether long rows of one array come from memory, and little is done with them.
+
+    There are machines that send four streams sooner than one, however that is asked for (`SUM_ROWS`
+    in the C is what was measured).
+    """
+    loops = [s for s in item.body if isinstance(s, (Loop, LaneLoop, Blocks))]
+    if not spec.far or len(loops) > 1 or not isinstance(item, Loop):
+        return False
+    match loops:
+        case [LaneLoop(axis=axis, folds=folds) as row]:
+            values = walk(v for s in statements([row]) for v in values_of(s))
+            loads = [v for v in values if isinstance(v, Load) and {item.axis, axis} <= v.axes]
+            long = [spec.between(axis)[0] * v.dtype.itemsize >= STREAM and (
+                spec.operands[v.operand].layout.unit) for v in loads]
+            return long == [True] and cost(values) <= LIGHT and not any(
+                f.tree or f.top for f in folds)
+    return False
 
 
 def adds_slices(item: Loop | Blocks) -> bool:
@@ -161,13 +184,18 @@ def _rows_apart(item: Loop | Blocks) -> bool:
     return plain and all(map(apart, inside))
 
 
-def other_turn(body: Sequence[Statement], taken: set[str]) -> tuple[list[Statement], str]:
-    """The same statements, under names that are not `taken`, and what these begin with."""
+def other_turn(body: Sequence[Statement], taken: set[str], k: int = 1
+               ) -> tuple[list[Statement], str]:
+    """The same statements, under names that are not `taken`, and what these begin with.
+
+    `k` tells several of them apart.
+    """
     own = {s.name for s in statements(body) if isinstance(s, Let)}
     folds = {f.name for s in statements(body) if isinstance(s, LaneLoop) for f in s.folds}
-    names, prefix = own | folds | {f"{name}_lane" for name in folds}, PREFIX
+    names, first = own | folds | {f"{name}_lane" for name in folds}, PREFIXES[k - 1]
+    prefix = first
     while not taken.isdisjoint(prefix + n for n in names):
-        prefix += PREFIX
+        prefix += first
     return [_renamed(s, {n: prefix + n for n in names}) for s in body], prefix
 
 

@@ -641,6 +641,39 @@ int64_t elemc_measure_pages(int64_t streams) {
   return faster > PASSES / 2 ? 8 : 1;
 }
 
+/* Nanoseconds of the sums of n numbers in rows, four at a time: as many streams. */
+static int64_t sums_of_four(const double *a, int64_t n) {
+  enum { LANES = 16, ROW = 2832 };
+  double sum[4][LANES] = {{0}};
+  const int64_t start = nanoseconds();
+  for (const double *rows = a; rows + 4 * ROW <= a + n; rows += 4 * ROW)
+    for (int64_t i = 0; i < ROW; i += LANES)
+      _Pragma("GCC unroll 4") for (int l = 0; l < LANES; l++) {
+        sum[0][l] += rows[i + l];
+        sum[1][l] += rows[ROW + i + l];
+        sum[2][l] += rows[2 * ROW + i + l];
+        sum[3][l] += rows[3 * ROW + i + l];
+      }
+  __asm__ volatile("" : : "r"(sum) : "memory"); /* they are wanted */
+  return nanoseconds() - start;
+}
+
+/* How many rows of one array are summed fastest at once, side by side, 4, or 1 from as many `pages` in
+ * turns; 0 if there is no memory to find out. */
+int64_t elemc_measure_rows(int64_t pages) {
+  enum { BYTES = 32 * HUGE_PAGE, PASSES = 9, NUMBERS = BYTES / sizeof(double) };
+  double *a = (double *)map_pages(BYTES);
+  if (a == NULL) return 0;
+  memset(a, 0, BYTES);
+  int faster = 0;
+  for (int k = 0; k < PASSES; k++) {
+    const int64_t one = sum_ahead(a, NULL, NUMBERS, pages == 8 ? 0 : 8192);
+    faster += sums_of_four(a, NUMBERS) < one - one / 20;
+  }
+  munmap(a, BYTES);
+  return faster > PASSES / 2 ? 4 : 1;
+}
+
 /* In the time of how many multiplications of vectors there is a division; 0 where they are not fused
  * with additions, by which quotients are corrected. */
 double elemc_measure_division(void) {

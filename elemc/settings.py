@@ -94,7 +94,8 @@ def config() -> dict[str, str]:
         "without compiler": fallback(),
         "threads": str(get_num_threads()),
         "pace": f"work takes {machine.pace:.2f} of its estimate" if tool else "-",
-        "memory": f"read {ways[machine.pages]}, for sums {ways[machine.sum_pages]}",
+        "memory": f"read {ways[machine.pages]}, for sums {ways[machine.sum_pages]}" + (
+            f", {machine.sum_rows} rows at once" if machine.sum_rows > 1 else ""),
         "divisions": "quick" if machine.divides else "slow" if tool else "-",
         "recycled memory": f"{kept / 2**20:.1f} of at most {most / 2**20:.0f} MiB",
         "cache": f"{cache_dir()} ({len(held)} entries, {size / 2**20:.1f} MiB)",

@@ -13,6 +13,7 @@ from . import ops
 from .blocks import QUICK
 from .cost import calls
 from .dtypes import ctype
+from .jamming import ROWS_IN_TURN
 from .nest import (
     CHOICES,
     ROWS,
@@ -237,8 +238,8 @@ class Statements(RowLoops):
             view |= {"width": end} | self.end_of_row(item, begin, end, over)
         elif item.kind == "serial" and not item.lines:
             view |= self.end_of_row(item, start, stop, over)
-        view |= self.pair(item, view, fetched) if item.at_once == 2 else {}
-        view |= self.rows_by_blocks(item, view["body"]) if item.at_once > 2 else {}
+        view |= self.pair(item, view, fetched) if 1 < item.at_once < ROWS_IN_TURN else {}
+        view |= self.rows_by_blocks(item, view["body"]) if item.at_once == ROWS_IN_TURN else {}
         if item.lined and not view["full"]:
             view |= self.to_line(item, view["start"], view["stop"])
         self.mentioned |= outer

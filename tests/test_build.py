@@ -332,15 +332,16 @@ def test_a_machine_is_measured_once(monkeypatch):
     pace = build.runtime_function(build.PACE_C)()
     found = build.machine_constants(tool)
     assert found.pace == pace and 1 / 4 <= pace <= 4
-    assert {found.pages, found.sum_pages} <= {1, 8} and found.divides in (0, 1)
+    assert {found.pages, found.sum_pages} <= {1, 8} and found.sum_rows in (1, 4) and (
+        found.divides in (0, 1))
     new_process(monkeypatch)
     monkeypatch.setattr(constants, "MEASURE_PACE_C", "double nobody_measures(void)")
     assert build.runtime_function(build.PACE_C)() == pace and build.machine_constants(tool) == found
-    other = constants.Constants(3.0, 1, 8, 1)
+    other = constants.Constants(3.0, 1, 8, 4, 1)
     cache_dirs.save_note(constants.key_of(tool.identity), other._asdict())
     new_process(monkeypatch)
     assert build.runtime_function(build.PACE_C)() == 3 and build.machine_constants(tool) == other
-    assert other.flags == ("-DPAGES=1", "-DSUM_PAGES=8", "-DDIVIDES=1")
+    assert other.flags == ("-DPAGES=1", "-DSUM_PAGES=8", "-DSUM_ROWS=4", "-DDIVIDES=1")
 
 
 def test_key_holds_machine_and_math_library(monkeypatch):

@@ -114,6 +114,34 @@ def test_all_of_a_short_row_from_memory_is_asked_for(columns):
     assert "FETCH" not in f.dump(x[:50])
 
 
+ROWS = {
+    "max": (lambda x, v: np.max(x, axis=1), True), "sum": (lambda x, v: np.sum(x, axis=1), True),
+    "product of a vector": (lambda x, v: np.sum(x * v, axis=1), True),
+    "norm": (lambda x, v: np.sqrt(np.sum(x * x, axis=1)), True),
+    "mean and scale": (lambda x, v: np.mean(x, axis=1) * 2 + v[0], True),
+    "written": (lambda x, v: x - np.max(x, axis=1, keepdims=True), False),
+    "two arrays": (lambda x, v: np.sum(x * x[::-1], axis=1), False),
+    "dear": (lambda x, v: np.sum(np.exp(x), axis=1), False),
+    "places": (lambda x, v: np.argmax(x, axis=1), False)}
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("name", ROWS)
+def test_long_rows_from_memory_go_by_fours(name, rows, monkeypatch):
+    """Of one array; their bits are those of rows alone, and of a machine that prefers one stream."""
+    real = build.machine_constants(build.toolchain())
+    monkeypatch.setattr(build, "machine_constants", lambda tool: real._replace(sum_rows=rows))
+    function, fours = ROWS[name]
+    f = ec.compile(function)
+    x, v = np.random.default_rng(1).standard_normal((2103, 1024)), np.linspace(-1, 1, 1024)
+    got = f(x, v)
+    assert ("BY_FOURS &&" in f.dump(x, v)) == fours
+    assert "BY_FOURS" not in f.dump(x[:, :1023], v[:1023]) and "BY_FOURS" not in f.dump(x[:50], v)
+    for count in (1, 2, 3, 5, 2102) if name != "two arrays" else ():
+        np.testing.assert_array_equal(f(x[:count], v), got[:count])
+    np.testing.assert_allclose(got, function(x, v), rtol=1e-10, atol=1e-11)
+
+
 @pytest.mark.parametrize("pages", [1, 8])
 @pytest.mark.parametrize("fetch", ["AHEAD", "SUM"])
 def test_rows_from_memory_are_asked_for_in_advance(fetch, pages, monkeypatch):
