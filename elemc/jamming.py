@@ -17,6 +17,8 @@ from .blocks import QUICK, divided
 from .cost import HEAVY, JAMMED, LIGHT, STREAM, cost, jams
 from .dtypes import ctype
 from .nest import (
+    LANE_BYTES,
+    LANES,
     Assign,
     Blocks,
     Element,
@@ -63,6 +65,9 @@ def jam(kernel: Kernel, spec: Specialized) -> None:
                 item.at_once = 2
             elif _streams(item, spec):
                 item.at_once = FOURS
+                for row in item.body:  # their lanes share the registers
+                    if isinstance(row, LaneLoop) and all(f.exact for f in row.folds):
+                        row.lanes = max(LANES // 2, LANE_BYTES // row.folds[0].size)
         for rows, row in _over_rows(phase.body):
             if _share_much(rows, row, spec):
                 rows.at_once = ROWS_IN_TURN
