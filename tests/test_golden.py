@@ -15,7 +15,7 @@ from .helpers import sample
 GOLDEN = Path(__file__).parent / "golden"
 
 x, y, w = ec.matrix("x"), ec.vector("y"), ec.vector("w")
-x3 = ec.tensor3("x")
+x3, x4 = ec.tensor3("x"), ec.array("x", 4)
 h = ec.array("x", 1, "float16")
 floats = ec.array("x", 2, "float32")
 z = ec.array("x", 1, "complex128")
@@ -88,6 +88,9 @@ KERNELS = {
     "poly_streamed": ([y, w], poly(y, w), {}, poly, 39),
     "broadcast_streamed": ([x, y], x * y + 1, {}, lambda x, y: x * y + 1, 45),
     "softmax_streamed": ([x], softmax(x, -1), {}, lambda x: softmax(x, -1), 79),
+    "sum_of_slices": ([x4], ec.sum(x4[..., 1:] * x4[..., :-1], axis=1), {},
+                      lambda x: (x[..., 1:] * x[..., :-1]).sum(1), 60),
+    "row_max_by_fours": ([x], x.max(axis=1), {}, lambda x: x.max(1), 95),
 }
 
 
@@ -97,7 +100,8 @@ SIZED = {"sum_columns_of_3": [np.ones((2000, 3))], "recurrence": [np.ones((64, 6
          "scaled_rows": [np.ones((1000, 20), np.float32), np.ones(20, np.float32)],
          "poly_streamed": [np.empty(1 << 22)] * 2,  # 32 MiB, which no machine's caches are for
          "broadcast_streamed": [np.empty((1 << 12, 1 << 10)), np.empty(1 << 10)],
-         "softmax_streamed": [np.empty((1 << 12, 1 << 10))]}
+         "softmax_streamed": [np.empty((1 << 12, 1 << 10))],
+         "sum_of_slices": [np.ones((5, 40, 50, 20))], "row_max_by_fours": [np.empty((1 << 12, 1 << 10))]}
 
 
 def function(name):
