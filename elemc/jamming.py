@@ -119,11 +119,8 @@ def _streams(item: Loop | Blocks, spec: Specialized) -> bool:
     There are machines that send four streams sooner than one, however that is asked for (`SUM_ROWS`
     in the C is what was measured).
     """
-    loops = [s for s in item.body if isinstance(s, (Loop, LaneLoop, Blocks))]
-    if not spec.far or len(loops) > 1 or not isinstance(item, Loop):
-        return False
-    match loops:
-        case [LaneLoop(axis=axis, folds=folds) as row]:
+    match [s for s in item.body if isinstance(s, (Loop, LaneLoop, Blocks))]:
+        case [LaneLoop(axis=axis, folds=folds) as row] if spec.far and isinstance(item, Loop):
             values = walk(v for s in statements([row]) for v in values_of(s))
             loads = [v for v in values if isinstance(v, Load) and {item.axis, axis} <= v.axes]
             long = [spec.between(axis)[0] * v.dtype.itemsize >= STREAM and (
