@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from .cost import SLICED
+from .cost import PAGE, SLICED
 from .layout import Operand
 from .values import LINED, ZERO, Access, Load, Specialized, Store
 
@@ -46,6 +46,12 @@ def may_turn(load: Load, axis: str, least: int, spec: Specialized) -> bool:
 def most_sliced(loads: Iterable[Load]) -> int:
     """How many elements rows of slices have at most that are folded by rows."""
     return SLICED // min((v.dtype.itemsize for v in loads), default=1)
+
+
+def meets(row: str, operand: Operand, spec: Specialized) -> bool:
+    """Whether rows are whole pages, as long as they are in all calls."""
+    low, high = spec.between(row)
+    return low == high and high * operand.dtype.itemsize % PAGE == 0
 
 
 def most_repeated(operands: Sequence[Operand]) -> int:

@@ -17,7 +17,19 @@ from .accesses import (
     order_in_memory,
     read_again,
 )
-from .cost import ALONE, DEAR, FAR_FORESEEN, FORESEEN, HELD, JAMMED, STREAM, calls, jams
+from .cost import (
+    ALONE,
+    DEAR,
+    FAR_FORESEEN,
+    FORESEEN,
+    HELD,
+    JAMMED,
+    MEETING,
+    PAGE,
+    STREAM,
+    calls,
+    jams,
+)
 from .layout import STEPS
 from .nest import ROWS
 from .places import COUNTS, PLACED
@@ -211,14 +223,27 @@ class _Marks:
                     self.found.setdefault(e, (1, LONGEST))
 
     def of_few(self) -> None:
-        """Folds of at most `FEW` elements are unrolled, and have kernels of their own."""
+        """Folds of at most `FEW` elements are unrolled, and have kernels of their own.
+
+        So have those of more than `MEETING` lines that are whole pages.
+        """
         for fold in (f for f in self.folds if f.program.lanes):
             every = [e for a in fold.over for e in self.spec.axes[a]]
             longest = max(every, key=self.sizes.__getitem__)
-            if math.prod(self.sizes[e] for e in every) <= FEW:
+            few = math.prod(self.sizes[e] for e in every)
+            if few <= FEW:
+                every += self.of_pages() if few > MEETING else []
                 self.found |= {e: (self.sizes[e], self.sizes[e]) for e in every}
             elif self.sizes[longest] > FEW:
                 self.meet(longest, [FEW])
+
+    def of_pages(self) -> list[int]:
+        """The extents of lines that are written, and are whole pages."""
+        rows = [(memory_order(s.access, operand)[-1:], operand.dtype.itemsize)
+                for s in self.spec.stores for operand in [self.spec.operands[s.operand]]]
+        lines = {a: size for row, size in rows for a in row}
+        return [e for a, size in lines.items() for e in self.spec.axes[a]
+                if math.prod(self.sizes[e] for e in self.spec.axes[a]) * size % PAGE == 0]
 
     def of_rows_abreast(self) -> None:
         """What cannot be merged minds whether there are `VECTOR` rows to go side by side."""

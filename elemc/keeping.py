@@ -190,10 +190,10 @@ class Keeping(Folding):
         """Whether to compute a value along a row again takes longer than to keep it in memory.
 
         Of several operands it does, if a loop `passes` over many rows before the next one begins.
-        What lies across comes from elsewhere every time, and with what lies apart comes all that is
-        between, which vectors of short rows pick from soon, if these are a few elements.  Roots and
-        divisions take long for what they cost: a root, or a quotient of doubles, is worth it in
-        rows that are not short, too.
+        What lies across comes from elsewhere every time, unless it is a few elements, whose loops
+        the compiler unrolls; with what lies apart comes all that is between, which vectors of short
+        rows pick from soon, if these are a few elements.  Roots and divisions take long for what
+        they cost: a root, or a quotient of doubles, is worth it in rows that are not short, too.
         """
         below = [v for v in walk([value], is_fold) if v.axes == value.axes]
         several = (passes or self.spec.between(row)[0] > BLOCK) and len(
@@ -203,7 +203,8 @@ class Keeping(Folding):
         steps = {abs(self.spec.operands[v.operand].layout.step) for v in below
                  if isinstance(v, Load) and row in v.axes}
         apart = 0 in steps or max(steps, default=1) > 1 and self.spec.between(row)[0] >= LINED
-        return several or slow or apart or cost(below) >= HEAVY or self.lies_across(below, row)
+        elsewhere = row not in few_axes(self.spec) and (apart or self.lies_across(below, row))
+        return several or slow or elsewhere or cost(below) >= HEAVY
 
     def lies_across(self, values: Sequence[Value], row: str) -> bool:
         """Whether lines of what is loaded along a row lie along other axes."""

@@ -13,8 +13,8 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from .accesses import follows, may_turn, memory_order, order_in_memory
-from .cost import HEAVY, calls, cost
+from .accesses import follows, may_turn, meets, memory_order, order_in_memory
+from .cost import HEAVY, MEETING, calls, cost
 from .layout import Operand
 from .quotients import divides
 from .refold import loads_of
@@ -133,10 +133,16 @@ def few_axes(spec: Specialized) -> frozenset[str]:
 
 
 def _along_lines(spec: Specialized) -> set[str]:
-    """The axes along which lines are written, neither short nor long, that wait for no division."""
+    """The axes along which lines are written, neither short nor long, that wait for no division.
+
+    And those of several lines that meet in the first cache.
+    """
     found: set[str] = set()
     for store in spec.stores:
-        *axes, row = memory_order(store.access, spec.operands[store.operand]) or [""]
+        operand = spec.operands[store.operand]
+        *axes, row = memory_order(store.access, operand) or [""]
+        if row and meets(row, operand, spec):
+            found.update(a for a in axes if spec.between(a)[0] > MEETING)
         if len(axes) > 1 and SHORT < spec.between(row)[0] and spec.between(row)[1] <= NARROW:
             own = walk(roots_of([store]), is_fold)
             found.update(set(axes).difference(*(v.axes for v in own if divides(v))))

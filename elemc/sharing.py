@@ -134,13 +134,15 @@ def axes_inside(roots_of_loop: Sequence[Root], bound: Sequence[str]) -> tuple[st
 def around_few(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialized) -> bool:
     """Whether vectors go along a loop around those of few elements, which the compiler unrolls.
 
-    Where these are next to each other, it finds out by itself whether vectors are easily had.
+    Where these are next to each other, it finds out by itself whether vectors are easily had; what
+    does not change along the loop around is no matter.
     """
     rows = {a for r in roots_of_loop for a in remaining(r, bound)}
     if not rows or not rows <= few_axes(spec):
         return False
     loads = walk((v for r in roots_of_loop for v in r.inputs()), is_fold)
-    used = [v for v in (*loads, *(r.of for r in roots_of_loop)) if isinstance(v, (Load, Store))]
+    used = [v for v in (*loads, *(r.of for r in roots_of_loop)) if isinstance(v, (Load, Store))
+            and any(bound[-1] in at.axes for at in v.access)]
     return not any(runs_along(v.access, spec.operands[v.operand].layout.perm, a)
                    for v in used for a in rows)
 
