@@ -184,17 +184,19 @@ class Keeping(Folding):
         return next((v for v in reversed(below) if v in again and v.axes == axes
                      and self.may_wait(v, root) and not isinstance(v, Load)
                      and v not in self.planned
-                     and self.costs_more(v, row, passes)), None)
+                     and self.costs_more(v, root.loops, passes)), None)
 
-    def costs_more(self, value: Value, row: str, passes: bool) -> bool:
+    def costs_more(self, value: Value, loops: Sequence[str], passes: bool) -> bool:
         """Whether to compute a value along a row again takes longer than to keep it in memory.
 
         Of several operands it does, if a loop `passes` over many rows before the next one begins.
-        What lies across comes from elsewhere every time, unless it is a few elements, whose loops
-        the compiler unrolls; with what lies apart comes all that is between, which vectors of short
-        rows pick from soon, if these are a few elements.  Roots and divisions take long for what
-        they cost: a root, or a quotient of doubles, is worth it in rows that are not short, too.
+        What lies across comes from elsewhere every time, unless that is across a few elements,
+        whose loops the compiler unrolls; with what lies apart comes all that is between, which
+        vectors of short rows pick from soon, if these are a few elements.  Roots and divisions take
+        long for what they cost: a root, or a quotient of doubles, is worth it in rows that are not
+        short, too.
         """
+        few, row = few_axes(self.spec), loops[-1]
         below = [v for v in walk([value], is_fold) if v.axes == value.axes]
         several = (passes or self.spec.between(row)[0] > BLOCK) and len(
             {v.operand for v in below if isinstance(v, Load)}) > 1
@@ -203,13 +205,15 @@ class Keeping(Folding):
         steps = {abs(self.spec.operands[v.operand].layout.step) for v in below
                  if isinstance(v, Load) and row in v.axes}
         apart = 0 in steps or max(steps, default=1) > 1 and self.spec.between(row)[0] >= LINED
-        elsewhere = row not in few_axes(self.spec) and (apart or self.lies_across(below, row))
-        return several or slow or elsewhere or cost(below) >= HEAVY
+        if row in few:  # vectors go along the loop around, or along both
+            row = next((a for a in reversed(loops) if a not in few), row)
+            return several or slow or cost(below) >= HEAVY or self.lies_across(below, row, *few)
+        return several or slow or apart or cost(below) >= HEAVY or self.lies_across(below, row)
 
-    def lies_across(self, values: Sequence[Value], row: str) -> bool:
-        """Whether lines of what is loaded along a row lie along other axes."""
+    def lies_across(self, values: Sequence[Value], row: str, *few: str) -> bool:
+        """Whether lines of what is loaded along a row lie along other axes, but for a few."""
         return any(isinstance(v, Load) and row in v.axes
-                   and row != memory_order(v.access, self.spec.operands[v.operand])[-1]
+                   and memory_order(v.access, self.spec.operands[v.operand])[-1] not in (row, *few)
                    for v in values)
 
     def lies_apart(self, values: Sequence[Value], row: str) -> bool:
@@ -241,7 +245,7 @@ class Keeping(Folding):
             if not here or fold in self.by_rows or (
                     shared and not self.same_phase(segment, later, fold)):
                 late[fold] = self.uses[fold]
-        around = {axis_of(b) for b in bound}
+        around = {axis_of(b) for b in bound if ":" not in b}  # within chunks, the axis goes on
         values = [a for r in users for v in (r, *self.waiting.get(r.of, ()))
                   for a in (r.needs if r in self.apart else v.args)]
         pending = {v: f for f, every in self.waiting.items() if isinstance(f, Fold) for v in every}

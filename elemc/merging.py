@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import takewhile
 
 import numpy as np
@@ -111,17 +110,16 @@ class Merging(Leaves):
     def row_state(self, root: Root, fold: LaneFold, inner: tuple[str, ...]) -> Element:
         """The states of a fold by rows of an axis: a row of them, or one for every chunk of it.
 
-        They are in place if they are what the fold gives, and nothing else waits for it.
+        They are in place if they are what the fold gives, in the order of the loops that add to
+        them, and nothing else waits for it.
         """
         around = [*takewhile(lambda a: axis_of(a) not in root.over, inner)]
         chunk, kept = inner[len(around):-1], root.kept_in(around)
         state = Element(frozenset(kept), fold.dtype, fold.name, kept)
         rows, waits = self.planned.get(root.fold), self.waiting.get(root.fold, [])
-        if rows and waits == [root.fold] and {*rows.dims} == {*chunk, *kept} and (
-                root.fold.initial is None and rows.dtype == fold.dtype
-                and inline(root.fold.program.finish, [state]) == [state]):
-            state = replace(state, dims=rows.dims)
-        else:
+        if not rows or waits != [root.fold] or rows.dims != (*chunk, *kept) or (
+                root.fold.initial is not None or rows.dtype != fold.dtype
+                or inline(root.fold.program.finish, [state]) != [state]):
             rows = self.buffer("parts", fold.dtype, (*chunk, *kept), shared=not around)
         fold.rows = self.parts[root.fold] = rows
         return state

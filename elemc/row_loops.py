@@ -105,10 +105,12 @@ class RowLoops(FoldLoops):
 
     def tiles(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
         """A loop over one side of tiles."""
-        k = self.digit[item.axis]
-        self.within[item.axis] = f"begin{k}", f"end{k}"
+        k, around = self.digit[item.axis], self.within
+        names = ("from", "to") if item.axis in around else ("begin", "end")  # in a chunk of it
+        begin, end = (f"{name}{k}" for name in names)
+        self.within = {**around, item.axis: (begin, end)}
         body = self.body(item.body)
-        del self.within[item.axis]
+        self.within = around
         tiles = [s for loop in item.body if isinstance(loop, Loop) and loop.kind == "tiles"
                  for s in loop.body if isinstance(s, Local) and s.tile]
         if tiles:
@@ -118,8 +120,8 @@ class RowLoops(FoldLoops):
             self.tile = min(self.tile, 1 << side.bit_length() - 1)
             self.pad = min(self.pad, PAD_BYTES // size)
         copied = [t.name.removesuffix("_tile") for t in tiles]
-        return {"kind": "tiles", "begin": f"begin{k}", "end": f"end{k}", "start": start,
-                "stop": stop, "body": body, "copied": copied}
+        return {"kind": "tiles", "begin": begin, "end": end, "start": start, "stop": stop,
+                "body": body, "copied": copied}
 
     def turning(self, item: Loop) -> dict[str, Any]:
         """In a loop over rows: what copies as many as TURN of them, this one and the next."""

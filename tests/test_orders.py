@@ -142,7 +142,7 @@ def test_of_many_slices_only_folds_that_wait_for_none_go_in_chunks(monkeypatch):
 
 @pytest.mark.parametrize("shape", [
     (170, 9, 20), (200, 40, 33), (128, 3, 8), (127, 3, 8), (129, 130, 140), (1, 12, 12),
-    (3, 2, 50, 40)])
+    (3, 2, 50, 40), (40, 70, 33), (90, 33, 100)])
 def test_folds_of_slices_that_lie_across_go_by_rows(shape):
     """Of all slices, whose states are an array; as many threads and any layout give the same."""
     x, y = np.random.default_rng(3).standard_normal((2, *shape))
@@ -158,7 +158,7 @@ def test_folds_of_slices_that_lie_across_go_by_rows(shape):
             np.testing.assert_allclose(g, w, rtol=1e-10, atol=1e-12)
             np.testing.assert_array_equal(g, p)
     f = ec.compile(functions[0])
-    assert ("parts0" in f.dump(x, across)) == (shape[0] >= 128)
+    assert ("*const sum0 = " in f.dump(x, across)) == (shape[0] >= 128 or shape[1] > 32)
     before = ec.get_num_threads()
     try:
         for threads in (1, 2):
@@ -189,6 +189,24 @@ def test_folds_of_short_slices_go_by_rows(shape, rows):
         np.testing.assert_allclose(f(x, y), function(x, y), rtol=1e-11, atol=1e-11)
         if shape[2] >= 16:  # of one narrow slice, several rows are taken side by side
             np.testing.assert_array_equal(f(x, y)[2], f(x[:, 2], y[:, 2]))
+
+
+def test_chunks_of_slices_leave_those_of_others_alone():
+    """Where what reads the states goes another way than what adds to them."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-9, 9, (64, 64, 43))[:, :, 2:-1].astype(float)[..., ::-1]
+    y = rng.integers(-9, 9, (64, 40, 64)).astype(float).swapaxes(1, 2)
+
+    def function(x, y):
+        return np.max(x * y - np.sum(x, axis=0), axis=0) + np.sum(y, axis=0)
+
+    f, before = ec.compile(function), ec.get_num_threads()
+    try:
+        for threads in (1, 2):
+            ec.set_num_threads(threads)
+            np.testing.assert_array_equal(f(x, y), function(x, y))
+    finally:
+        ec.set_num_threads(before)
 
 
 BY_TWOS = "by twos, then what is left"
