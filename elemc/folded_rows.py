@@ -10,7 +10,7 @@ import numpy as np
 from .cost import ALONE, FAR_FORESEEN, FORESEEN
 from .layout import STEP
 from .nest import FAR_RUN, LANE_BYTES, LANES, ROWS, RUN, Assign, Blocks, Element, LaneLoop, Let
-from .roots import Root, remaining
+from .roots import Root, is_side, remaining
 from .sharing import rows_of
 from .values import (
     BLOCK,
@@ -84,7 +84,7 @@ def singly(roots: Sequence[Root], bound: Sequence[str], spec: Specialized) -> bo
     along that axis, but multiplies no more than it keeps.  Nor of rows that fill one vector, if
     they are all that is folded there; of those few elements apart, nobody does better.
     """
-    *_, around, axis = ("", *bound)
+    *_, around, axis = ("", *(b for b in bound if not is_side(b)))
     folds = [r for r in roots if axis in r.over]
     fills = spec.between(axis)[0] == VECTOR
     apart = any(1 < spec.operands[v.operand].layout.step <= STEP for r in folds

@@ -17,8 +17,6 @@ from .blocks import QUICK, divided
 from .cost import HEAVY, JAMMED, LIGHT, STREAM, cost, jams
 from .dtypes import ctype
 from .nest import (
-    LANE_BYTES,
-    LANES,
     Assign,
     Blocks,
     Element,
@@ -65,9 +63,6 @@ def jam(kernel: Kernel, spec: Specialized) -> None:
                 item.at_once = 2
             elif _streams(item, spec):
                 item.at_once = FOURS
-                for row in item.body:  # their lanes share the registers
-                    if isinstance(row, LaneLoop) and all(f.exact for f in row.folds):
-                        row.lanes = max(LANES // 2, LANE_BYTES // row.folds[0].size)
         for rows, row in _over_rows(phase.body):
             if _share_much(rows, row, spec):
                 rows.at_once = ROWS_IN_TURN
@@ -143,9 +138,9 @@ def adds_slices(item: Loop | Blocks) -> bool:
 
 
 def _goes_far(item: Loop | Blocks, spec: Specialized) -> bool:
-    """Whether a row of states has so many slices that the first cache has to load them.
+    """Whether rows are of many slices, whose states take long to go to and fro.
 
-    Of less, one row after the other comes from memory sooner.
+    Of a few, one row after the other comes from memory sooner.
     """
     inner = [s for s in statements(item.body) if isinstance(s, Loop)]
     light = cost(walk(v for s in statements(item.body) for v in values_of(s))) < HEAVY

@@ -23,7 +23,8 @@ def nested(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
                 return [nested(inner, also)]
         return after(one[key], other[key])
 
-    return one | {key: both(key) for key in ("body", "ones", "last")}
+    lists = {k: [*v, *other[k]] for k, v in one.items() if isinstance(v, list)}
+    return one | lists | {key: both(key) for key in ("body", "ones", "last")}
 
 
 def after(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

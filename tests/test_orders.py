@@ -338,3 +338,11 @@ def test_slices_of_whole_rows_are_one_axis():
     for f in (lambda x: x[5:-5] * 2, lambda x: x[1:] - x[:-1], lambda x: x[3:].sum()):
         assert "in x[i0]:" in ec.compile(f).dump(x)
     assert "in x[i0, i1]:" in ec.compile(lambda x: x[:, 1:] * 2).dump(x)
+
+
+@pytest.mark.parametrize("shape, axes", [((64, 8, 8, 7), (1, 3)), ((33, 70, 8), (0, 2)), ((2, 9, 8, 7), (1, 3))])
+def test_gradient_of_a_product_along_short_rows_within_others(shape, axes):
+    """Where a side of a choice is around the rows."""
+    x = np.random.default_rng(0).uniform(0.9, 1.1, shape)
+    grad = ec.grad(ec.compile(lambda x: np.sum(np.prod(x, axis=axes))))
+    np.testing.assert_allclose(grad(x), np.prod(x, axis=axes, keepdims=True) / x, rtol=1e-12)
