@@ -592,11 +592,13 @@ double elemc_measure_pace(void) {
   return mean;
 }
 
+enum { IN_TURNS = 0, BY_FOURS = -1 }; /* instead of some bytes on, as which memory is asked for */
+
 /* Ask for lines as kernels do: some bytes on, or in turns. */
 static inline __attribute__((always_inline)) void ask(const double *from, int64_t bytes, int64_t on) {
   for (const char *place = (const char *)from; place < (const char *)from + bytes; place += 64) {
     const int64_t line = (int64_t)place >> 6;
-    if (on == 0)
+    if (on == IN_TURNS)
       __builtin_prefetch((const char *)(((line >> 9) + 1) << 15) + ((line & 7) << 12) +
                          ((line >> 3 & 63) << 6), 0, 2);
     else
@@ -624,23 +626,6 @@ static int64_t sum_ahead(const double *a, const double *b, int64_t n, int64_t on
   return nanoseconds() - start;
 }
 
-/* From how many pages of an array memory is read fastest in turns, 1 or 8, where one array is read or
- * two, which are as many `streams`; 0 if there is no memory to find out. */
-int64_t elemc_measure_pages(int64_t streams) {
-  enum { BYTES = 32 * HUGE_PAGE, PASSES = 9, NUMBERS = BYTES / sizeof(double) };
-  double *a = (double *)map_pages(BYTES);
-  if (a == NULL) return 0;
-  memset(a, 0, BYTES);
-  const double *b = streams == 1 ? NULL : a + NUMBERS / 2;
-  int faster = 0; /* by a twentieth at least: machines are noisy */
-  for (int k = 0; k < PASSES; k++) {
-    const int64_t on = sum_ahead(a, b, NUMBERS / streams, b == NULL ? 8192 : 256);
-    faster += sum_ahead(a, b, NUMBERS / streams, 0) < on - on / 20;
-  }
-  munmap(a, BYTES);
-  return faster > PASSES / 2 ? 8 : 1;
-}
-
 /* Nanoseconds of the sums of n numbers in rows, four at a time: as many streams. */
 static int64_t sums_of_four(const double *a, int64_t n) {
   enum { LANES = 16, ROW = 2832 };
@@ -658,20 +643,36 @@ static int64_t sums_of_four(const double *a, int64_t n) {
   return nanoseconds() - start;
 }
 
+/* Whether memory is summed faster in another way than `one`, of as many arrays as `streams`, by a
+ * twentieth at least, most times: machines are noisy; -1 if there is no memory to find out. */
+static int is_faster(int64_t streams, int64_t one, int64_t other) {
+  enum { BYTES = 32 * HUGE_PAGE, PASSES = 9, NUMBERS = BYTES / sizeof(double) };
+  double *a = (double *)map_pages(BYTES);
+  if (a == NULL) return -1;
+  memset(a, 0, BYTES);
+  const double *b = streams == 1 ? NULL : a + NUMBERS / 2;
+  int faster = 0;
+  for (int k = 0; k < PASSES; k++) {
+    const int64_t taken = sum_ahead(a, b, NUMBERS / streams, one);
+    faster += (other == BY_FOURS ? sums_of_four(a, NUMBERS)
+                                 : sum_ahead(a, b, NUMBERS / streams, other)) < taken - taken / 20;
+  }
+  munmap(a, BYTES);
+  return faster > PASSES / 2;
+}
+
+/* From how many pages of an array memory is read fastest in turns, 1 or 8, where one array is read or
+ * two, which are as many `streams`; 0 if there is no memory to find out. */
+int64_t elemc_measure_pages(int64_t streams) {
+  const int faster = is_faster(streams, streams == 1 ? 8192 : 256, IN_TURNS);
+  return faster < 0 ? 0 : faster ? 8 : 1;
+}
+
 /* How many rows of one array are summed fastest at once, side by side, 4, or 1 from as many `pages` in
  * turns; 0 if there is no memory to find out. */
 int64_t elemc_measure_rows(int64_t pages) {
-  enum { BYTES = 32 * HUGE_PAGE, PASSES = 9, NUMBERS = BYTES / sizeof(double) };
-  double *a = (double *)map_pages(BYTES);
-  if (a == NULL) return 0;
-  memset(a, 0, BYTES);
-  int faster = 0;
-  for (int k = 0; k < PASSES; k++) {
-    const int64_t one = sum_ahead(a, NULL, NUMBERS, pages == 8 ? 0 : 8192);
-    faster += sums_of_four(a, NUMBERS) < one - one / 20;
-  }
-  munmap(a, BYTES);
-  return faster > PASSES / 2 ? 4 : 1;
+  const int faster = is_faster(1, pages == 8 ? IN_TURNS : 8192, BY_FOURS);
+  return faster < 0 ? 0 : faster ? 4 : 1;
 }
 
 /* In the time of how many multiplications of vectors there is a division; 0 where they are not fused
