@@ -29,7 +29,7 @@ from .nest import (
     statements,
     values_of,
 )
-from .paired import beside, nested
+from .paired import beside, nested, whole
 from .picking import is_store
 from .row_ends import grouped, turns
 from .values import Convert, Load, Op, Value, walk
@@ -195,6 +195,8 @@ class FoldLoops(Fetches):
         end = f"e{k}" if cut else stop
         view |= self.ending(item, end, count, apart, picks)
         view["final"] = sure and bool(view["last"]) and all(f.end_in_lanes for f in item.folds)
+        if sure and view["last"]:
+            view["rest"] = []
         at = view["first"] if apart == 1 else f"k * {lanes}"
         for fetch, use, distance, size in self.wanted(item, 2) if full else []:
             address = self.address(use, item.axis, at, distance)
@@ -247,26 +249,32 @@ class FoldLoops(Fetches):
         return view | self.joined(folds, "" if item.strip is None else "[l]")
 
     def pair(self, item: Loop | Blocks, view: dict[str, Any], fetched: set[int]) -> dict[str, Any]:
-        """Several turns of a loop at once, until fewer are left.
+        """Several turns of a loop at once, until fewer are left; of chunks, until one is.
 
         `fetched` is what was asked for in advance before this loop.
         """
-        start, stop, axis = view["start"], view["stop"], item.axis
-        self.at_once, turns_of = item.at_once, []
+        chunks = self.kernel.chunks.get(item.axis)
+        start, stop, axis = view["start"], f"{view['stop']}{' - 1' if chunks else ''}", item.axis
+        self.at_once, turns_of, around = item.at_once, [], self.instead
         for k in range(item.at_once):
             turn, self.turn = self.other_turn(item.body, k) if k else (item.body, "")
             self.fetched = set(fetched)
             if k:
-                self.instead[axis] = f"({view['var']} + {k})"
+                self.instead = {**around, axis: f"({view['var']} + {k})"}
+            if k and chunks:
+                self.instead[chunks.axis] = f"({view['of']} + {k} * {view['length']})"
             turns_of.append(self.body(turn))
-        del self.instead[axis]
+        self.instead = around
         self.turn, self.at_once = "", 1
         join = nested if adds_slices(item) else beside
         together = [s for some in zip(*turns_of, strict=True) for s in (
             [reduce(join, some)] if join is nested or some[0]["kind"] == "lanes" else some)]
+        if chunks:
+            together = [whole(s) if s["kind"] == "lanes" else s for s in together]
         left = f"{stop} - {grouped(turns(start, stop))} % {item.at_once}"
         fours = item.at_once == FOURS
         return {"pair": together, "at_once": item.at_once, "by": "fours" if fours else "twos",
+                "until": f"{view['stop']} - {item.at_once - (not chunks)}",
                 "if": "BY_FOURS && " if fours else "",
                 "left_start": f"BY_FOURS ? {left} : {start}" if fours else left}
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from .accesses import read_again
 from .blocks import QUICK, divided
-from .cost import HEAVY, JAMMED, LIGHT, STREAM, cost, jams
+from .cost import HEAVY, JAMMED, STREAM, STREAMED, cost, jams
 from .dtypes import ctype
 from .nest import (
     Assign,
@@ -35,6 +35,7 @@ from .nest import (
 from .ops import OPS
 from .values import (
     ASKED,
+    BLOCK,
     FILLED,
     SLICES,
     At,
@@ -111,17 +112,19 @@ def _pays(item: Loop | Blocks, spec: Specialized) -> bool:
 def _streams(item: Loop | Blocks, spec: Specialized) -> bool:
     """Whether long rows of one array come from memory, and little is done with them.
 
-    There are machines that send four streams sooner than one, however that is asked for (`SUM_ROWS`
-    in the C is what was measured).
+    Chunks of an axis are rows, too.  There are machines that send four streams sooner than one,
+    however that is asked for (`SUM_ROWS` in the C is what was measured).
     """
     match [s for s in item.body if isinstance(s, (Loop, LaneLoop, Blocks))]:
         case [LaneLoop(axis=axis, folds=folds) as row] if spec.far and isinstance(item, Loop):
+            chunk = item.axis.startswith(f"{axis}:")
             values = walk(v for s in statements([row]) for v in values_of(s))
-            loads = [v for v in values if isinstance(v, Load) and {item.axis, axis} <= v.axes]
-            long = [spec.between(axis)[0] * v.dtype.itemsize >= STREAM and (
+            over = {axis} if chunk else {item.axis, axis}
+            loads = [v for v in values if isinstance(v, Load) and over <= v.axes]
+            long = [(BLOCK if chunk else spec.between(axis)[0]) * v.dtype.itemsize >= STREAM and (
                 spec.operands[v.operand].layout.unit) for v in loads]
-            return long == [True] and cost(values) <= LIGHT and not any(
-                f.tree or f.top for f in folds)
+            return long == [True] and cost(values) <= STREAMED and not any(
+                f.top for f in folds)
     return False
 
 
@@ -150,7 +153,7 @@ def _goes_far(item: Loop | Blocks, spec: Specialized) -> bool:
 def _rows_apart(item: Loop | Blocks) -> bool:
     """Whether two turns may mix: neither needs what the other leaves, but states are added to."""
     if isinstance(item, Loop):
-        plain = item.kind in ("serial", "parallel") and not (
+        plain = item.kind in ("serial", "parallel", "parallel chunks") and not (
             item.reverse or item.independent or item.lines)
     else:
         plain = item.strip is None and all(f.rows for f in item.folds)

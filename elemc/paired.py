@@ -8,11 +8,21 @@ from typing import Any
 
 
 def beside(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Two loops in lanes, of the same statements under other names, as one."""
+    """Two loops in lanes, of the same statements under other names, as one.
+
+    Their trees are as high at every block.
+    """
+    other = other | {"merge_top": other["merge_top"].replace(other["top"], one["top"])}
     bodies = {k: after(one[k], other[k]) for k in ("body", "last", "others", "rest")}
     lists = {k: [*v, *other[k]] for k, v in one.items() if isinstance(v, list)}
     return one | lists | bodies | {k: ", ".join(filter(None, (one[k], other[k])))
-                                   for k in ("drop_lanes", "merge_lanes", "merge_row")}
+                                   for k in ("drop_lanes", "merge_lanes", "merge_row", "merge_top",
+                                             "set_row")}
+
+
+def whole(row: dict[str, Any]) -> dict[str, Any]:
+    """A loop in lanes of which nothing is left."""
+    return row | {"sure": True, "final": True, "last": [], "others": [], "rest": []}
 
 
 def nested(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

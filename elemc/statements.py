@@ -288,9 +288,10 @@ class Statements(RowLoops):
         view: dict[str, Any] = {
             "kind": "chunks", "var": self.var(item.axis), "start": begin, "stop": end,
             "of": f"i{k}", "begin": f"begin{k}", "end": f"end{k}", "length": length,
-            "all": self.extent(chunks.axis)}
-        self.within[chunks.axis] = f"begin{k}", f"end{k}"
+            "all": self.extent(chunks.axis), "pair": [], "left_start": ""}
+        self.within[chunks.axis], fetched = (f"begin{k}", f"end{k}"), set(self.fetched)
         view["body"] = self.body(item.body)
+        view |= self.pair(item, view, fetched) if item.at_once > 1 else {}
         del self.within[chunks.axis]
         return view
 

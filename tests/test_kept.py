@@ -142,6 +142,40 @@ def test_long_rows_from_memory_go_by_fours(name, rows, monkeypatch):
     np.testing.assert_allclose(got, function(x, v), rtol=1e-10, atol=1e-11)
 
 
+def moment(x):
+    """What lies at each place, times the place."""
+    return np.sum(x * (np.arange(x.size) if isinstance(x, np.ndarray) else ec.arange(x.size)))
+
+
+EVERYTHING = {
+    "sum": (lambda x: np.sum(x), True), "max": (lambda x: np.max(x), True),
+    "mean and variance": (lambda x: (np.mean(x), np.var(x)), True),
+    "moment": (moment, True), "count": (lambda x: np.count_nonzero(x > 0), True),
+    "rows": (lambda x: np.sum(x, axis=1), True),
+    "two arrays": (lambda x: np.sum(x * x[::-1]), False), "any": (lambda x: np.any(x > 9), False),
+    "dear": (lambda x: np.sum(np.exp(x)), False)}
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_chunks_and_trees_from_memory_go_by_fours(name, monkeypatch):
+    """Of one array; their bits are those of a machine that prefers one stream."""
+    real = build.machine_constants(build.toolchain())
+    function, fours = EVERYTHING[name]
+    x = np.random.default_rng(1).standard_normal(2_200_000)
+    sizes = 2_200_000, 2_199_999, 2_195_457, 2_195_456, 2_170_885
+    some = [x[:n - n % 7].reshape(7, -1) if name == "rows" else x[:n] for n in sizes]
+    got = []
+    for rows in (1, 4):
+        monkeypatch.setattr(build, "machine_constants", lambda tool, n=rows: real._replace(
+            sum_rows=n))
+        f = ec.compile(function)
+        got.append([f(part) for part in some])
+        assert ("BY_FOURS &&" in f.dump(some[0])) == fours
+        assert "BY_FOURS" not in f.dump(some[0][..., :2100])
+    np.testing.assert_equal(*got)
+    np.testing.assert_allclose(got[0][0], function(some[0]), rtol=1e-10, atol=1e-11)
+
+
 @pytest.mark.parametrize("pages", [1, 8])
 @pytest.mark.parametrize("fetch", ["AHEAD", "SUM"])
 def test_rows_from_memory_are_asked_for_in_advance(fetch, pages, monkeypatch):
