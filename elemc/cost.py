@@ -16,6 +16,7 @@ ALONE = 512  # bytes of such a row from which on it does not wait for what the o
 PAGE = 4096  # bytes: rows of whole pages meet in the same places of the first cache
 MEETING = 5  # such rows, at most, that it holds beside as many that are written
 STREAM = 8192  # bytes of a row from which on it is a stream of memory, of which four may go at once
+SEVERAL_STREAMS = 20480  # bytes, if there are two: each restarts at every row
 STREAMED = 5  # additions an element of such rows, at most: registers hold no more of four
 LIGHT = 3  # additions an element, at most, beside which processors look ahead by themselves
 HEAVY = 15  # the cost of an element from which on computing hides the traffic

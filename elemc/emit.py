@@ -298,7 +298,7 @@ extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t 
     "FETCH_AHEAD": "#define FETCH_AHEAD(from) FETCH_FROM(PAGES, from, 8192)",
     "FETCH_SUM": "#define FETCH_SUM(from) FETCH_FROM(SUM_PAGES, from, 8192) "
                  "/* of what is only added up */",
-    "BY_FOURS": "#define BY_FOURS (SUM_ROWS == 4) /* if four streams come sooner than one */",
+    "STREAMS": "#define STREAMS (SUM_ROWS == 4) /* if four streams come sooner than one */",
     "FETCH_PAGES": "#define FETCH_PAGES(from) FETCH_FROM(PAGES, from, 256) /* one of several */",
     "FETCH_APART": "#define FETCH_APART(from) __builtin_prefetch((from) + 8192) /* 8 KiB on */",
     "FETCH_LINE": "#define FETCH_LINE(fetch, from, bytes) "

@@ -9,7 +9,6 @@ from typing import Any
 from .accesses import read_again, runs_along
 from .cost import LIGHT, cost
 from .expressions import Use
-from .jamming import FOURS
 from .nest import (
     CHOICES,
     Blocks,
@@ -41,6 +40,7 @@ class Fetches(RowEnds):
         super().__init__(kernel)
         self.fetched: set[int] = set()  # operands that loops ask for in advance
         self.at_once = 1  # how many turns of the loop around go at once
+        self.streams = False  # whether these are streams of memory
 
     def fetches(self, item: LaneLoop | Loop, first: str, most: int = 1, around: str = "",
                 last: str = "") -> list[tuple[str, str, int]]:
@@ -110,7 +110,7 @@ class Fetches(RowEnds):
         the loop `asks` for may go `back` in memory, if whoever calls this sees to it.
         """
         found, asks = [], item.asks
-        if self.at_once == FOURS:  # which processors foresee
+        if self.streams:  # which processors foresee
             return []
         near = isinstance(item, LaneLoop) and not self.kernel.far
         goes_on = self.kernel.third and near and item.axis in self.within

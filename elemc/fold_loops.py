@@ -256,6 +256,8 @@ class FoldLoops(Fetches):
         chunks = self.kernel.chunks.get(item.axis)
         start, stop, axis = view["start"], f"{view['stop']}{' - 1' if chunks else ''}", item.axis
         self.at_once, turns_of, around = item.at_once, [], self.instead
+        self.streams = isinstance(item, Loop) and item.streams
+        sooner = "STREAMS" if self.streams else ""
         for k in range(item.at_once):
             turn, self.turn = self.other_turn(item.body, k) if k else (item.body, "")
             self.fetched = set(fetched)
@@ -265,18 +267,18 @@ class FoldLoops(Fetches):
                 self.instead[chunks.axis] = f"({view['of']} + {k} * {view['length']})"
             turns_of.append(self.body(turn))
         self.instead = around
-        self.turn, self.at_once = "", 1
+        self.turn, self.at_once, self.streams = "", 1, False
         join = nested if adds_slices(item) else beside
         together = [s for some in zip(*turns_of, strict=True) for s in (
             [reduce(join, some)] if join is nested or some[0]["kind"] == "lanes" else some)]
         if chunks:
             together = [whole(s) if s["kind"] == "lanes" else s for s in together]
         left = f"{stop} - {grouped(turns(start, stop))} % {item.at_once}"
-        fours = item.at_once == FOURS
-        return {"pair": together, "at_once": item.at_once, "by": "fours" if fours else "twos",
+        return {"pair": together, "at_once": item.at_once,
+                "by": "fours" if item.at_once == FOURS else "twos",
                 "until": f"{view['stop']} - {item.at_once - (not chunks)}",
-                "if": "BY_FOURS && " if fours else "",
-                "left_start": f"BY_FOURS ? {left} : {start}" if fours else left}
+                "if": f"{sooner} && " if sooner else "",
+                "left_start": f"{sooner} ? {left} : {start}" if sooner else left}
 
     def run(self, item: Blocks) -> dict[str, Any] | None:
         """The innermost loop for several rows at once, if memory is what it waits for."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from .accesses import read_again
 from .blocks import QUICK, divided
-from .cost import HEAVY, JAMMED, STREAM, STREAMED, cost, jams
+from .cost import HEAVY, JAMMED, SEVERAL_STREAMS, STREAM, STREAMED, cost, jams
 from .dtypes import ctype
 from .nest import (
     Assign,
@@ -35,7 +35,6 @@ from .nest import (
 from .ops import OPS
 from .values import (
     ASKED,
-    BLOCK,
     FILLED,
     SLICES,
     At,
@@ -62,8 +61,8 @@ def jam(kernel: Kernel, spec: Specialized) -> None:
                 continue
             if _pays(item, spec) or adds_slices(item) and _goes_far(item, spec):
                 item.at_once = 2
-            elif _streams(item, spec):
-                item.at_once = FOURS
+            elif isinstance(item, Loop) and (several := _streams(item, spec)):
+                item.at_once, item.streams = FOURS // several, True
         for rows, row in _over_rows(phase.body):
             if _share_much(rows, row, spec):
                 rows.at_once = ROWS_IN_TURN
@@ -109,23 +108,24 @@ def _pays(item: Loop | Blocks, spec: Specialized) -> bool:
         and jams(row.axis, folds) for row in rows)
 
 
-def _streams(item: Loop | Blocks, spec: Specialized) -> bool:
-    """Whether long rows of one array come from memory, and little is done with them.
+def _streams(item: Loop, spec: Specialized) -> int:
+    """How many arrays come from memory in long rows, one or two, with which little is done; or 0.
 
     Chunks of an axis are rows, too.  There are machines that send four streams sooner than one,
     however that is asked for (`SUM_ROWS` in the C is what was measured).
     """
     match [s for s in item.body if isinstance(s, (Loop, LaneLoop, Blocks))]:
-        case [LaneLoop(axis=axis, folds=folds) as row] if spec.far and isinstance(item, Loop):
+        case [LaneLoop(axis=axis, folds=folds) as row] if spec.far:
             chunk = item.axis.startswith(f"{axis}:")
             values = walk(v for s in statements([row]) for v in values_of(s))
             over = {axis} if chunk else {item.axis, axis}
             loads = [v for v in values if isinstance(v, Load) and over <= v.axes]
-            long = [(BLOCK if chunk else spec.between(axis)[0]) * v.dtype.itemsize >= STREAM and (
-                spec.operands[v.operand].layout.unit) for v in loads]
-            return long == [True] and cost(values) <= STREAMED and not any(
-                f.top for f in folds)
-    return False
+            least = STREAM if len(loads) == 1 else SEVERAL_STREAMS
+            along = all(spec.operands[v.operand].layout.unit and (
+                chunk or spec.between(axis)[0] * v.dtype.itemsize >= least) for v in loads)
+            light = cost(values) <= STREAMED and not any(f.top for f in folds)
+            return len(loads) if along and light and len(loads) in (1, 2) else 0
+    return 0
 
 
 def adds_slices(item: Loop | Blocks) -> bool:

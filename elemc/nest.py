@@ -134,7 +134,8 @@ class Loop:
     or reads, vectors are to be whole lines; `ahead` is the axis around of which the next turn is
     asked for, as `asks` are operands whose next row is (`asking`); `length` names how long strips
     are: STAGE, if they go from one loop to the next, PIECE, to a function, ABREAST, if of rows,
-    SLICED, if slices are within; `at_once` is how many turns go, side by side or, of 8, in turn.
+    SLICED, if slices are within; `at_once` is how many turns go, side by side or, of 8, in turn:
+    those that are `streams` of memory, if the machine sends four of these sooner than one.
     """
 
     axis: str
@@ -148,6 +149,7 @@ class Loop:
     length: str = "STRIP"
     asks: frozenset[int] = frozenset()
     at_once: int = 1
+    streams: bool = False
 
 
 @dataclass

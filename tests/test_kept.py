@@ -135,8 +135,8 @@ def test_long_rows_from_memory_go_by_fours(name, rows, monkeypatch):
     f = ec.compile(function)
     x, v = np.random.default_rng(1).standard_normal((2103, 1024)), np.linspace(-1, 1, 1024)
     got = f(x, v)
-    assert ("BY_FOURS &&" in f.dump(x, v)) == fours
-    assert "BY_FOURS" not in f.dump(x[:, :1023], v[:1023]) and "BY_FOURS" not in f.dump(x[:50], v)
+    assert ("STREAMS &&" in f.dump(x, v)) == fours
+    assert "STREAMS" not in f.dump(x[:, :1023], v[:1023]) and "STREAMS" not in f.dump(x[:50], v)
     for count in (1, 2, 3, 5, 2102) if name != "two arrays" else ():
         np.testing.assert_array_equal(f(x[:count], v), got[:count])
     np.testing.assert_allclose(got, function(x, v), rtol=1e-10, atol=1e-11)
@@ -152,7 +152,8 @@ EVERYTHING = {
     "mean and variance": (lambda x: (np.mean(x), np.var(x)), True),
     "moment": (moment, True), "count": (lambda x: np.count_nonzero(x > 0), True),
     "rows": (lambda x: np.sum(x, axis=1), True),
-    "two arrays": (lambda x: np.sum(x * x[::-1]), False), "any": (lambda x: np.any(x > 9), False),
+    "two arrays": (lambda x: np.sum(x * x[::-1]), True),
+    "three": (lambda x: np.sum(x[2:] * x[1:-1] * x[:-2]), False), "any": (lambda x: np.any(x > 9), False),
     "dear": (lambda x: np.sum(np.exp(x)), False)}
 
 
@@ -170,8 +171,8 @@ def test_chunks_and_trees_from_memory_go_by_fours(name, monkeypatch):
             sum_rows=n))
         f = ec.compile(function)
         got.append([f(part) for part in some])
-        assert ("BY_FOURS &&" in f.dump(some[0])) == fours
-        assert "BY_FOURS" not in f.dump(some[0][..., :2100])
+        assert ("STREAMS &&" in f.dump(some[0])) == fours
+        assert "STREAMS" not in f.dump(some[0][..., :2100])
     np.testing.assert_equal(*got)
     np.testing.assert_allclose(got[0][0], function(some[0]), rtol=1e-10, atol=1e-11)
 

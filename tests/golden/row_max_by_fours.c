@@ -14,7 +14,7 @@ typedef __INT64_TYPE__ int64_t;
 #define FETCH_FROM(pages, from, on) /* in turns, if one stream leaves the memory idle */ \
   ((pages) == 8 ? __builtin_prefetch(IN_TURNS(from), 0, 2) : __builtin_prefetch((from) + (on)))
 #define FETCH_SUM(from) FETCH_FROM(SUM_PAGES, from, 8192) /* of what is only added up */
-#define BY_FOURS (SUM_ROWS == 4) /* if four streams come sooner than one */
+#define STREAMS (SUM_ROWS == 4) /* if four streams come sooner than one */
 #define ROLLED _Pragma("GCC unroll 1") /* until there are vectors */
 #define UNROLL _Pragma("GCC unroll 4")
 enum { LANES = 16 };
@@ -35,7 +35,7 @@ int kernel_row_max_by_fours(int64_t phase, int64_t begin, int64_t end, char *con
   char *const z_p = p[1]; const int64_t z_s0 = 8;
 
   /* i0 by fours, then what is left */
-  for (int64_t i0 = begin; BY_FOURS && i0 < end - 3; i0 += 4) {
+  for (int64_t i0 = begin; STREAMS && i0 < end - 3; i0 += 4) {
     /* max0: max, other_max0: max, third_max0: max, fourth_max0: max along i1, in lanes */
     double max0_lane[LANES] = {[0 ... LANES - 1] = -__builtin_inf()};
     double other_max0_lane[LANES] = {[0 ... LANES - 1] = -__builtin_inf()};
@@ -64,7 +64,7 @@ int kernel_row_max_by_fours(int64_t phase, int64_t begin, int64_t end, char *con
     AT(double, z_p, (i0 + 2) * z_s0) = third_max0;
     AT(double, z_p, (i0 + 3) * z_s0) = fourth_max0;
   }
-  for (int64_t i0 = BY_FOURS ? end - (end - begin) % 4 : begin; i0 < end; i0++) {
+  for (int64_t i0 = STREAMS ? end - (end - begin) % 4 : begin; i0 < end; i0++) {
     /* max0: max along i1, in lanes */
     double max0_lane[LANES] = {[0 ... LANES - 1] = -__builtin_inf()};
     FETCH_SUM(x_p + i0 * x_s0 + (n1 - 1) * x_s1);
