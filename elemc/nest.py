@@ -5,9 +5,8 @@ Grammar::
     Kernel    := (phases, buffers)
     Phase     := (axis or None, body)              a parallel phase runs `axis` from begin to end
     statement := Loop(axis, kind, body)            kind: serial | parallel | strip | lane | parts |
-                                                           chunks | tiles | turned | turning |
-                                                           abreast | mirrored | rows | search |
-                                                           halves
+                                                   chunks | tiles | turned | turning | abreast |
+                                                   mirrored | rows | search | halves | quotients
                | LaneLoop(axis, folds, body)       folds along a row, in lanes
                | Blocks(axis, folds, body)         folds along an outer axis, in a pairwise tree
                | Let(name, value)                  a constant
@@ -134,8 +133,8 @@ class Loop:
     or reads, vectors are to be whole lines; `ahead` is the axis around of which the next turn is
     asked for, as `asks` are operands whose next row is (`asking`); `length` names how long strips
     are: STAGE, if they go from one loop to the next, PIECE, to a function, ABREAST, if of rows,
-    SLICED, if slices are within; `at_once` is how many turns go, side by side or, of 8, in turn:
-    those that are `streams` of memory, if the machine sends four of these sooner than one.
+    SLICED, if slices are within; `at_once` is how many turns go, side by side or, of 8, in turn;
+    `streams` of memory do so if four come sooner than one.
     """
 
     axis: str
@@ -382,8 +381,7 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
         case If():
             return (statement.condition,)
         case Write():
-            mask = () if statement.mask is None else (statement.mask,)
-            return (statement.value, *mask)
+            return (statement.value, *(() if statement.mask is None else (statement.mask,)))
         case LaneLoop() | Blocks():
             return tuple(v for f in statement.folds for v in (f.neutral, f.identity, f.merge))
     return ()
