@@ -22,7 +22,7 @@ def beside(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 def whole(row: dict[str, Any]) -> dict[str, Any]:
     """A loop in lanes of which nothing is left."""
-    return row | {"sure": True, "final": True, "last": [], "others": [], "rest": []}
+    return row | {"sure": True, "final": not row["cut"], "last": [], "others": [], "rest": []}
 
 
 def nested(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
