@@ -164,7 +164,7 @@ class Array:
                        "elemc.length(x)")
 
     def __iter__(self) -> Any:
-        self._no_value("iterating", "index with constants, x[0], or use axes")
+        self._no_value("iterating over", "index with constants, x[0], or use axes")
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         self._no_value("np.asarray()", "call NumPy functions on the symbolic array itself")

@@ -173,7 +173,11 @@ class TracedFunction:
             bound = self._signature.bind(*args, **named)
         except TypeError as error:
             raise ArgumentError(f"{self.name}: {error}") from None
+        given = {*bound.arguments}
         bound.apply_defaults()
+        for name, parameter in parameters.items():  # of np.sum, what nobody gives has no value
+            if name not in given and any(parameter.default is v for v in (None, np._NoValue)):
+                del bound.arguments[name]
         return bound
 
     def _static(self, bound: inspect.BoundArguments) -> dict[str, Any]:

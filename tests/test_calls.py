@@ -519,6 +519,24 @@ def test_compile_traces_once_per_dtypes_and_ranks():
     assert softmax.__doc__ == "The softmax of the last axis."
 
 
+def test_compile_numpys_functions():
+    x, _ = arrays()
+    for fn in (np.sum, np.max, np.mean, np.nansum, np.argmax, np.ptp):
+        np.testing.assert_allclose(ec.compile(fn)(x), fn(x), rtol=1e-12)
+    total = ec.compile(np.sum, static=("axis", "keepdims"))
+    assert total(x, axis=1, keepdims=True).shape == x.sum(axis=1, keepdims=True).shape
+    np.testing.assert_allclose(total(x, 0), x.sum(0), rtol=1e-12)
+
+
+def test_compile_reads_default_arrays_at_every_call():
+    weights = np.ones(3)
+    f = ec.compile(lambda x, w=weights: x * w)
+    x = np.arange(3.0)
+    assert_same_bits(f(x), x)
+    weights[:] = 2
+    assert_same_bits(f(x), 2 * x)
+
+
 def test_compile_static_and_defaults():
     a, _ = arrays()
     np.testing.assert_allclose(scaled(a), a * 2 / a.sum(axis=-1, keepdims=True), rtol=1e-12)
