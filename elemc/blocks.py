@@ -6,12 +6,14 @@ What such a function needs, or leaves, lies in an operand or in an array of the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from .layout import Operand
+from .mathlib import BLOCKS
 from .nest import Assign, Element, Let, Loop, Named, Statement, Write
-from .values import Load
+from .values import Load, Op, Value
 
 # Whether this machine divides sooner than it multiplies and corrects; see constants.py.
 QUICK = Named(frozenset(), np.dtype(bool), "DIVIDES")
@@ -45,20 +47,27 @@ def lies_along(place: Load | Write, axis: str, dtype: np.dtype, operands: Sequen
         for dim, at in enumerate(place.access))
 
 
-def go_by_blocks(loop: Loop, where: list[Statement], block: list[Statement], length: str) -> None:
-    """Put what does one block in place of a loop over it, or of the body of one over all of them.
+def by_blocks(loop: Loop, block: list[Statement], length: str) -> list[Statement]:
+    """What stands in place of a loop: what does one block, in a loop over blocks of this length.
 
-    These are of this length then; blocks of a "lane" loop are those of the strip around.
+    Blocks of a "lane" loop are those of the strip around.
     """
     if loop.kind == "lane":
-        at = where.index(loop)
-        where[at:at + 1] = block
-    else:
-        loop.kind = "parallel strip" if loop.kind == "parallel" else "strip"
-        loop.body, loop.length, loop.independent, loop.lined = block, length, False, None
+        return block
+    kind = "parallel strip" if loop.kind == "parallel" else "strip"
+    return [replace(loop, kind=kind, body=block, length=length, independent=False, lined=None)]
 
 
 def divided(strip: Loop) -> bool:
-    """Whether this is a loop over a row that is divided block by block; see `dividing`."""
+    """Whether this is a loop over a row that is divided block by block; see `calling`."""
     return strip.kind == "strip" and not strip.asks and any(
-        isinstance(s, Loop) and s.kind == "quotients" for s in strip.body)
+        isinstance(s, Loop) and s.kind == "called" for s in strip.body)
+
+
+def of_many(value: Value) -> str:
+    """The math library's function that computes this for many arguments at a time, if any."""
+    if not isinstance(value, Op) or value.dtype.char not in "fd":
+        return ""
+    code = value.op.code(tuple(a.dtype for a in value.args), value.dtype)
+    names = (f"{name}_each" for name in code.externs if code.text == f"{name}({{0}})")
+    return next((n for n in names if n in BLOCKS), "")

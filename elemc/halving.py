@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .blocks import go_by_blocks, lies_along, maps
+from .blocks import by_blocks, lies_along, maps
 from .cnames import fresh
 from .layout import Operand
 from .nest import (
@@ -78,7 +78,8 @@ def _convert(loop: Loop, where: list[Statement], operands: Sequence[Operand], ta
             body.append(statement)
     if before:
         inner = Loop(loop.axis, "lane", body, independent=True)
-        go_by_blocks(loop, where, [*before, inner, *after], "PIECE")
+        at = where.index(loop)
+        where[at:at + 1] = by_blocks(loop, [*before, inner, *after], "PIECE")
 
 
 def _halves(loop: Loop, copy: Assign | Write) -> Loop:

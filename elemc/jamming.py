@@ -169,7 +169,7 @@ def _rows_apart(item: Loop | Blocks) -> bool:
             case Let() | Write():
                 return True
             case Loop():
-                return statement.kind in ("serial", "lane", "quotients") or divided(statement)
+                return statement.kind in ("serial", "lane", "called") or divided(statement)
             case Local():
                 return statement.name in blocks
             case If():  # its statements are among these

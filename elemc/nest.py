@@ -6,7 +6,7 @@ Grammar::
     Phase     := (axis or None, body)              a parallel phase runs `axis` from begin to end
     statement := Loop(axis, kind, body)            kind: serial | parallel | strip | lane | parts |
                                                    chunks | tiles | turned | turning | abreast |
-                                                   mirrored | rows | search | halves | quotients
+                                                   mirrored | rows | search | halves | called
                | LaneLoop(axis, folds, body)       folds along a row, in lanes
                | Blocks(axis, folds, body)         folds along an outer axis, in a pairwise tree
                | Let(name, value)                  a constant

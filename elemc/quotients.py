@@ -3,7 +3,7 @@
 Many processors divide a vector of doubles in the time of ten multiplications.  Where many `x` meet
 one `y`, or many rows of `x` one row of `y`, `x * (1 / y)` and two corrections by what the
 multiplication shows to be left of `x` give the same bits (`divide_by`), if nothing on the way is
-out of range.  So a function of the library takes a block of them (`dividing`), looks at it, and
+out of range.  So a function of the library takes a block of them (`calling`), looks at it, and
 multiplies or divides.  On processors that divide sooner, `constants.Constants.divides`, it divides.
 """
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .blocks import of_many
 from .dtypes import ctype
 from .fold_loops import FoldLoops
 from .nest import (
@@ -65,10 +66,16 @@ class RowLoops(FoldLoops):
         text = f"repeat({name}, {length} * {size}, ROWS_OF({length}, {rows}))"
         return {"kind": "all", "body": [local, first, {"kind": "call", "text": text}]}
 
-    def quotients(self, item: Loop) -> str:
-        """The call that divides a block."""
+    def called(self, item: Loop) -> str:
+        """The call of a function for a block."""
         [copy] = item.body
         assert isinstance(copy, (Assign, Write)) and isinstance(copy.value, Op)
+        if function := of_many(copy.value):
+            self.externs[function] = None
+            args = [self.block_at(v, item.axis) for v in (
+                copy if isinstance(copy, Write) else copy.target, *copy.value.args)]
+            args.insert(2, f"w{self.digit[item.axis]}")
+            return f"{function}({', '.join(args)})"
         x, y, *near = copy.value.args
         k, by = self.digit[item.axis], item.axis in y.axes
         function = "elemc_quotients" if near else f"elemc_{copy.value.op.name}"

@@ -20,8 +20,8 @@ import numpy as np
 
 from .accesses import runs_along
 from .asking import ask_in_time, short_and_back
+from .calling import call_in_blocks
 from .cost import HEAVY, calls, cost
-from .dividing import divide_in_blocks
 from .halving import convert_in_blocks
 from .jamming import jam
 from .keeping import Keeping
@@ -73,7 +73,7 @@ def schedule(spec: Specialized) -> Kernel:
     scheduler.compute_once()
     scheduler.top(scheduler.roots)
     repeat_rows(scheduler.kernel, spec)  # first: blocks are of several rows
-    divide_in_blocks(scheduler.kernel, spec)
+    call_in_blocks(scheduler.kernel, spec)
     jam(scheduler.kernel, spec)
     convert_in_blocks(scheduler.kernel, spec)
     return scheduler.kernel
@@ -238,7 +238,7 @@ class _Scheduler(Keeping):
         scans = any(isinstance(r.of, Scan) for r in segment.roots)  # known in the last loop only
         if loop.independent and not scans and (
                 strip or all(isinstance(r.of, Store) for r in segment.roots)):
-            cut = stages(inputs, lambda v: scope.find(v) is not None)
+            cut = stages(inputs, lambda v: scope.find(v) is not None, not strip)
         elif not loop.independent and not loop.reverse:
             cut = [[v for v in scope.invariant(inputs, bound) if loop.axis in v.axes
                     and cost(walk([v], is_fold)) >= HEAVY]]

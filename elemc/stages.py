@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from .blocks import of_many
 from .cost import DEAR, HEAVY
 from .values import Op, Value, walk
 
@@ -16,7 +17,8 @@ LONG = 5  # additions in a row that have a stage of their own, before functions 
 CROWDED = 40  # in loops that compute so many in all
 
 
-def stages(wanted: Sequence[Value], known: Callable[[Value], bool]) -> list[list[Value]]:
+def stages(wanted: Sequence[Value], known: Callable[[Value], bool], apart: bool = False
+           ) -> list[list[Value]]:
     """What each loop but the last computes for later ones; empty if none waits for a function.
 
     A heavy operation's stage is the number of them on the longest way to it.  In crowded loops,
@@ -26,7 +28,8 @@ def stages(wanted: Sequence[Value], known: Callable[[Value], bool]) -> list[list
     stage: dict[Value, int] = {}
     price: dict[Value, int] = {}  # of computing it again
     way: dict[Value, int] = {}  # to it from a function or a load, one addition after the other
-    own = {v: v.op.cost if isinstance(v, Op) and not known(v) else 0 for v in order}
+    own = {v: v.op.cost if isinstance(v, Op) and not known(v) and not (
+        apart and of_many(v)) else 0 for v in order}
     crowded = sum(own.values()) >= CROWDED
     for value in order:
         args = () if known(value) else value.args

@@ -184,7 +184,7 @@ class Statements(RowLoops):
                                      self.bounds(item.axis)))
         if item.kind == "search":
             return self.search(item)
-        if item.kind in ("halves", "quotients"):
+        if item.kind in ("halves", "called"):
             return {"kind": "call", "text": getattr(self, item.kind)(item)}
         if item.kind == "parts":
             return self.parts(item, k)

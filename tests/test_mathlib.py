@@ -77,6 +77,7 @@ def polygamma_term(n, x):
     return mp.factorial(n) * abs(x - mp.nint(x)) ** -(n + 1)
 
 
+OF_MANY = sorted(n for n in mathlib.SIMD if mathlib.FUNCTIONS[n] == 1)
 REFERENCES = {
     "exp2": lambda x: mp.mpf(2) ** x, "log2": lambda x: mp.log(x, 2),
     "lgamma": lambda x: mp.log(abs(mp.gamma(x))), "sinc": lambda x: mp.sinpi(x) / (mp.pi * x),
@@ -144,6 +145,15 @@ void single{suffix}_{f}(long n, {c} *out, {arrays}) {{
 """
 
 
+def block(name, dtype):
+    """C of a function that calls the library for all elements at once."""
+    f, c = f"elemc_{suffixed(name, dtype)}_each", C_TYPES[dtype]
+    return f"""
+extern void {f}({c} *, const {c} *, __INT64_TYPE__);
+void block_{f.removesuffix("_each")}(long n, {c} *out, const {c} *x) {{ {f}(out, x, n); }}
+"""
+
+
 @cache
 def loops(bits):
     """The loops over all functions, vectorized with vectors of so many bits."""
@@ -154,7 +164,7 @@ def loops(bits):
     ) + "".join(
         loop(f"c{name}", dtype, 1 + (name == "pow"), "", "")
         for name in sorted(mathlib.COMPLEX) for dtype in COMPLEX_DTYPES
-    )  # fmt: skip
+    ) + "".join(block(name, dtype) for name in OF_MANY for dtype in DTYPES)  # fmt: skip
     flags = (f"-mprefer-vector-width={bits}",) if build.toolchain().simd else ()
     return ctypes.CDLL(str(build.compile_shared(text, f"mathlib_loops_{bits}", flags)))
 
@@ -235,6 +245,27 @@ def test_vector_variants_agree_with_the_scalar_one(name, dtype, bits):
         single = evaluate(name, *part, how="single", bits=bits)
         np.testing.assert_array_equal(many, single)
         np.testing.assert_array_equal(np.signbit(many[many == 0]), np.signbit(single[many == 0]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", OF_MANY)
+def test_functions_of_many_agree_with_that_of_one(name, dtype):
+    """However many there are, and also where they are written over; nothing behind them is."""
+    [x] = points(name, dtype)
+    x = np.random.default_rng(1).permutation(x)
+    run = getattr(loops(512), f"block_elemc_{suffixed(name, dtype)}")
+    for n in (*range(1, 36), len(x)):
+        for start in (0, 1, 5):
+            part = x[start:start + n].copy()
+            want = evaluate(name, part, how="single")
+            for in_place in (False, True):
+                out = np.append(part, np.full(9, 7, dtype))
+                run(ctypes.c_long(len(part)), ctypes.c_void_p(out.ctypes.data),
+                    ctypes.c_void_p((out if in_place else part).ctypes.data))
+                got = out[:len(part)]
+                np.testing.assert_array_equal(got, want)
+                np.testing.assert_array_equal(np.signbit(got[got == 0]), np.signbit(want[got == 0]))
+                assert (out[len(part):] == 7).all()
 
 
 @pytest.mark.parametrize("flags", [("-mno-avx512f",), ("-mno-avx512f", "-mno-fma")])

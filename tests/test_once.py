@@ -60,7 +60,7 @@ def test_phases():
     x, s, t = np.ones((20, 30)), np.ones(30), np.ones(20)
     text = text_of(lambda x, s: x * np.exp(s) + np.tanh(s), x, s)
     first, last = text.split("if (phase == 1)")
-    assert "= elemc_exp(" in first and "= elemc_tanh(" in first  # of the same axis, in one loop
+    assert "elemc_exp_each(&" in first and "elemc_tanh_each(&" in first  # of the same axis, in one loop
     assert "elemc_" not in last
     assert first.count("for (") == 1
     row = text_of(lambda x, t: x * np.exp(t)[:, None], x, t)  # in vectors, not one by one

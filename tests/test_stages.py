@@ -1,4 +1,4 @@
-"""Loops cut into strips where one function waits for another."""
+"""Loops cut into blocks for functions, and into strips where one waits for another."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_bits_do_not_depend_on_the_place(fn, dtype):
     x, y = RNG.standard_normal((2, 1000)).astype(dtype)
     want = wanted(fn, x[:200], y[:200])
     compiled = ec.compile(fn)
-    assert "STAGE" in compiled.dump(x, y)
+    assert "_each(" in compiled.dump(x, y)
     for n in (1, 2, 15, 63, 64, 65, 127, 128, 129, 200):
         for a, b in ((x[:n], y[:n]), (x.repeat(2)[::2][:n], y[:n]), (x[:n][::-1], y[:n][::-1])):
             got = compiled(a, b)

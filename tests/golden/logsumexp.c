@@ -12,9 +12,9 @@ typedef __INT64_TYPE__ int64_t;
 #define ROLLED _Pragma("GCC unroll 1") /* until there are vectors */
 #define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
-enum { LANES = 16, BLOCK = 4096, TREE = 40 };
+enum { LANES = 16, HALF_PIECE = 128, BLOCK = 4096, TREE = 40 };
 extern double elemc_exp(double) SIMD;
-extern double elemc_log(double) SIMD;
+extern void elemc_log_each(double *to, const double *x, int64_t n);
 
 /* the greater; NaN if either is */
 static inline double maximum_f64(double a, double b)
@@ -82,8 +82,13 @@ int kernel_logsumexp(int64_t phase, int64_t begin, int64_t end, char *const *p, 
   }
 
   if (phase == 1) {
-    INDEPENDENT for (int64_t i0 = begin; i0 < end; i0++)
-      AT(double, z_p, i0 * z_s0) = elemc_log(buffer1[i0]) + buffer0[i0];
+    for (int64_t b0 = begin; b0 < end; b0 += HALF_PIECE) {
+      const int w0 = end - b0 < HALF_PIECE ? (int)(end - b0) : HALF_PIECE;
+      double log_block[HALF_PIECE];
+      elemc_log_each(log_block, &buffer1[b0], w0);
+      INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
+        AT(double, z_p, i0 * z_s0) = log_block[l] + buffer0[i0];
+    }
   }
   return 0;
 }

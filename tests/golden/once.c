@@ -11,7 +11,8 @@
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define INDEPENDENT _Pragma("GCC ivdep")
-extern double elemc_exp(double) SIMD;
+enum { PIECE = 256 };
+extern void elemc_exp_each(double *to, const double *x, int64_t n);
 
 int kernel_once(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, volatile int64_t *decided, char *const *w)
@@ -23,8 +24,10 @@ int kernel_once(int64_t phase, int64_t begin, int64_t end, char *const *p, const
   double *const buffer0 = (double *)w[0]; /* buffers */
 
   if (phase == 0) {
-    INDEPENDENT for (int64_t i1 = begin; i1 < end; i1++)
-      buffer0[i1] = elemc_exp(AT(const double, y_p, i1 * y_s1));
+    for (int64_t b1 = begin; b1 < end; b1 += PIECE) {
+      const int w1 = end - b1 < PIECE ? (int)(end - b1) : PIECE;
+      elemc_exp_each(&buffer0[b1], y_p + b1 * y_s1, w1);
+    }
   }
 
   if (phase == 1) {

@@ -17,8 +17,8 @@ extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t 
 #define ROLLED _Pragma("GCC unroll 1") /* until there are vectors */
 #define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
-enum { LANES = 16, LANES_8 = 8, STAGE = 64, LINE = 128, AHEAD = 8192 };
-extern double elemc_exp(double) SIMD;
+enum { LANES = 16, STAGE = 64, LINE = 128, AHEAD = 8192 };
+extern void elemc_exp_each(double *to, const double *x, int64_t n);
 extern void elemc_quotients(void *to, const void *from, int64_t n, double y, double near, int divides);
 
 /* the greater; NaN if either is */
@@ -51,10 +51,10 @@ int kernel_softmax_streamed(int64_t phase, int64_t begin, int64_t end, char *con
     for (int64_t b1 = 0; b1 < n1; b1 += STAGE) {
       const int w1 = n1 - b1 < STAGE ? (int)(n1 - b1) : STAGE;
       FETCH_LINE(FETCH_ROW, x_p + i0 * x_s0 + b1 * x_s1 + x_ahead, w1 * 8);
-      INDEPENDENT for (int64_t l = 0, i1 = b1, full = w1 - (w1 < LANES_8 || w1 % LANES_8 <= 2 ? 0 : w1 % LANES_8); l < full; l++, i1++)
-        buffer0[i1] = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0);
-      if (w1 > LANES_8 && w1 % LANES_8 > 2) UNROLL for (int64_t k = 0, l = w1 - LANES_8, i1 = b1 + l; k < LANES_8; k++, l++, i1++)
-        buffer0[i1] = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0);
+      double exp_block[STAGE];
+      INDEPENDENT for (int64_t l = 0, i1 = b1; l < w1; l++, i1++)
+        exp_block[l] = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0;
+      elemc_exp_each(&buffer0[b1], exp_block, w1);
     }
     /* sum0: sum along i1, in lanes */
     double sum0_lane[LANES] = {0};

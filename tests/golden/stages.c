@@ -11,9 +11,9 @@
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define INDEPENDENT _Pragma("GCC ivdep")
-enum { STAGE = 64 };
-extern double elemc_exp(double) SIMD;
-extern double elemc_sin(double) SIMD;
+enum { HALF_PIECE = 128 };
+extern void elemc_exp_each(double *to, const double *x, int64_t n);
+extern void elemc_sin_each(double *to, const double *x, int64_t n);
 
 int kernel_stages(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, volatile int64_t *decided, char *const *w)
@@ -22,15 +22,18 @@ int kernel_stages(int64_t phase, int64_t begin, int64_t end, char *const *p, con
   char *const z_p = p[1]; const int64_t z_s0 = 8;
   const char *const w_in_p = p[2]; const int64_t w_in_s0 = 8;
 
-  for (int64_t b0 = begin; b0 < end; b0 += STAGE) {
-    const int w0 = end - b0 < STAGE ? (int)(end - b0) : STAGE;
-    double row0[STAGE];
+  for (int64_t b0 = begin; b0 < end; b0 += HALF_PIECE) {
+    const int w0 = end - b0 < HALF_PIECE ? (int)(end - b0) : HALF_PIECE;
+    double exp_block[HALF_PIECE];
     INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++) {
       const double y_v = AT(const double, y_p, i0 * y_s0);
-      row0[l] = elemc_exp(-y_v * y_v);
+      exp_block[l] = -y_v * y_v;
     }
+    elemc_exp_each(exp_block, exp_block, w0);
+    double sin_block[HALF_PIECE];
+    elemc_sin_each(sin_block, exp_block, w0);
     INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
-      AT(double, z_p, i0 * z_s0) = elemc_sin(row0[l]) + AT(const double, w_in_p, i0 * w_in_s0);
+      AT(double, z_p, i0 * z_s0) = sin_block[l] + AT(const double, w_in_p, i0 * w_in_s0);
   }
   return 0;
 }

@@ -1,0 +1,229 @@
+"""Loops that go by blocks for functions of the library: those of math, and quotients.
+
+What a function takes is computed for a block first, unless it lies in memory, the function is
+called for the block, and the rest of the loop takes its results from there; if that only stores
+them, the function does.  One call of many elements has its constants at hand, and waits for none of
+them.  Where quotients need arrays, machines that divide quickly go through the loop as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from .blocks import QUICK, by_blocks, lies_along, maps, of_many
+from .cnames import fresh
+from .cost import DEAR, cost
+from .layout import Operand
+from .mathlib import WHOLE
+from .nest import (
+    Assign,
+    Element,
+    If,
+    Kernel,
+    Let,
+    Local,
+    Loop,
+    Named,
+    Phase,
+    Statement,
+    Write,
+    names_made,
+    statements,
+    values_of,
+)
+from .ops import OPS, OVER
+from .quotients import divides_whole
+from .repeating import with_copies
+from .values import LINED, Literal, Load, Op, Specialized, Value, walk
+
+
+def call_in_blocks(kernel: Kernel, spec: Specialized) -> None:
+    """Let what the library computes in independent loops be made block by block."""
+    for phase in kernel.phases:
+        taken = names_made(phase.body)
+        streamed = {w.operand: s for s in statements(phase.body) if isinstance(s, Loop)
+                    for w in s.lines}
+        for body, loop in _long_maps(phase, spec):
+            elsewhere = {k for k, by in streamed.items() if by is not loop}
+            at, quick = body.index(loop), {*taken}
+            new = _Cut(loop, kernel.operands, taken, elsewhere).made()
+            if _divides_from_arrays(new):  # these cost more than divisions that are quick
+                plain = _Cut(loop, kernel.operands, quick, elsewhere, quick=True).made()
+                new = [If(QUICK, plain, new)]
+            body[at:at + 1] = new
+
+
+def _long_maps(phase: Phase, spec: Specialized) -> Iterator[tuple[list[Statement], Loop]]:
+    """Loops of long rows, of short ones that are joined, and of a phase's own axis, that call."""
+    joined = [id(row) for s in statements(phase.body) if isinstance(s, Loop)
+              and s.kind.removeprefix("parallel ") in ("rows", "joined rows") for row in s.body]
+    for body, loop in maps(phase.body):
+        own = loop.kind == "lane" or loop.axis == phase.axis
+        if id(loop) in joined or spec.between(loop.axis)[0] >= LINED or own and any(
+                map(of_many, walk(v for s in loop.body for v in values_of(s)))):
+            yield body, loop
+
+
+def _divides_from_arrays(cut: Sequence[Statement]) -> bool:
+    """Whether floats are divided that do not lie in memory, and no integers: these gain by it."""
+    called = [v.op for s in statements(cut) if isinstance(s, Loop) and s.kind == "called"
+              for t in s.body for v in values_of(t) if isinstance(v, Op)]
+    return OVER in called and any(isinstance(s, Local) for s in statements(cut)) and not any(
+        op.name in WHOLE for op in called)
+
+
+class _Cut:
+    """What a loop does, block by block."""
+
+    def __init__(self, loop: Loop, operands: Sequence[Operand], taken: set[str],
+                 streamed: Collection[int], quick: bool = False) -> None:
+        self.loop, self.axis, self.operands = loop, loop.axis, operands
+        self.taken, self.streamed, self.quick = taken, streamed, quick
+        self.rest: list[Statement] = [*loop.body]
+        self.cut: list[Statement] = []
+
+    def made(self) -> list[Statement]:
+        """What stands in place of the loop; it, if nothing is called for a block."""
+        while calls := self.ready():
+            args = {call: [*map(self.meaning, call.args)] for call in calls}
+            blocks = {(call, k): self.block(call, _names(call)[k]) for call in calls
+                      for k, value in enumerate(args[call][:2])
+                      if self.axis in value.axes and not self.lies(value)}
+            copies = self.compute(blocks) if blocks else {}
+            for call in calls:
+                given = [blocks.get((call, k), value) for k, value in enumerate(args[call])]
+                to = blocks.get((call, 0)) if of_many(call) else None  # is written over
+                copies[call] = to = to or self.block(call, _names(call)[-1])
+                self.cut.append(Loop(self.axis, "called", [Assign(
+                    to, Op(call.axes, to.dtype, call.op, (*given,)))], independent=True))
+            self.rest = _needed([with_copies(s, copies) for s in self.rest])
+        if not self.cut:
+            return [self.loop]
+        self.finish()
+        own = any(isinstance(s, Local) for s in self.cut)
+        return by_blocks(self.loop, self.cut, "LINE" if self.loop.lines else
+                         "HALF_PIECE" if own else "PIECE")
+
+    def ready(self) -> list[Op]:
+        """The calls that wait for no other."""
+        found: dict[Op, None] = {}
+        late: set[Value] = set()
+        names: set[str] = set()  # of variables that wait
+        for item in self.rest:
+            for value in walk(values_of(item)):
+                waits = not late.isdisjoint(value.args) or (
+                    isinstance(value, Named) and value.name in names)
+                if self.goes_by_blocks(value) and isinstance(value, Op):
+                    if not waits:
+                        found[value] = None
+                    waits = True
+                if waits:
+                    late.add(value)
+            if isinstance(item, Let) and item.value in late:
+                names.add(item.name)
+        return [*found]
+
+    def meaning(self, value: Value) -> Value:
+        """What a variable of the loop is."""
+        lets = (s.value for s in self.rest if isinstance(s, Let) and isinstance(value, Named)
+                and s.name == value.name)
+        return next(lets, value)
+
+    def goes_by_blocks(self, value: Value) -> bool:
+        """Whether the library has a function for this, or this is a quotient by one number.
+
+        Or by what lies in memory, as its inverse.  Integers are divided by any.
+        """
+        if of_many(value):
+            return self.axis in value.axes
+        whole = divides_whole(value)
+        if self.quick or not (whole or isinstance(value, Op) and value.op is OVER) or (
+                self.axis not in value.args[0].axes):
+            return False
+        by = [*map(self.meaning, value.args[1:])]
+        if self.axis in by[0].axes:
+            return whole or all(map(self.lies, by))
+        return names_made(self.rest).isdisjoint(
+            v.name for v in walk(by) if isinstance(v, (Named, Element)))
+
+    def lies(self, value: Value) -> bool:
+        """Whether a value lies in memory as a block does."""
+        if isinstance(value, Element):
+            return value.at == self.axis or not value.at and value.dims[-1:] == (self.axis,)
+        return isinstance(value, Load) and value.guard is None and lies_along(
+            value, self.axis, value.dtype, self.operands)
+
+    def block(self, value: Value, kind: str) -> Element:
+        """An array for the values of a block."""
+        name = fresh(kind, self.taken)
+        self.cut.append(Local(name, value.dtype, strip=True))
+        return Element(value.axes, value.dtype, name, at=self.axis)
+
+    def compute(self, blocks: Mapping[tuple[Op, int], Element]) -> dict[Value, Value]:
+        """Compute what functions take for a block; what is dear, and needed later, is kept."""
+        made = [Assign(to, call.args[k]) for (call, k), to in blocks.items()]
+        before = _lets(self.rest, [s.value for s in made])
+        known: dict[Value, Value] = {  # as they will be
+            call: Literal(call.axes, call.dtype, call.dtype.type(0)) for call, _ in blocks}
+        after = {s.name for s in _needed([with_copies(s, known) for s in self.rest])
+                 if isinstance(s, Let)}
+        kept = {s.name: self.block(s.value, s.name) for s in before
+                if s.name in after and cost(walk([s.value])) >= DEAR}
+        keep = [Assign(block, Named(block.axes, block.dtype, name)) for name, block in kept.items()]
+        self.cut.append(Loop(self.axis, "lane", [*before, *made, *keep], independent=True))
+        return {v: kept[v.name] for s in self.rest for v in walk(values_of(s))
+                if isinstance(v, Named) and v.name in kept}
+
+    def finish(self) -> None:
+        """What is left of the loop; if that stores what a function gives, the function does."""
+        calls = {s.target.name: (loop, s) for loop in self.cut if isinstance(loop, Loop)
+                 and loop.kind == "called" for s in loop.body if isinstance(s, Assign)}
+        alone = len(self.rest) == 1  # an output may be an operand that is read later
+        for store in [*self.rest]:
+            if isinstance(store, (Write, Assign)) and isinstance(store.value, Element) and (
+                    found := calls.get(store.value.name)) and self.stores(
+                        store, store.value.dtype, alone):
+                loop, assign = found
+                loop.body[:] = [replace(store, value=assign.value)]
+                self.rest.remove(store)
+        read = {v.name for s in [*statements(self.cut), *self.rest] for v in walk(values_of(s))
+                if isinstance(v, Element)}
+        self.cut = [s for s in self.cut if not isinstance(s, Local) or s.name in read]
+        if self.rest:
+            self.cut.append(Loop(self.axis, "lane", self.rest, independent=True))
+
+    def stores(self, item: Write | Assign, dtype: np.dtype, alone: bool) -> bool:
+        """Whether an output, or an array, takes a block as it is."""
+        if isinstance(item, Assign):
+            return self.lies(item.target) and item.target.dtype == dtype
+        return alone and item.operand not in self.streamed and lies_along(
+            item, self.axis, dtype, self.operands)
+
+
+def _names(call: Op) -> tuple[str, ...]:
+    """What the arrays of the arguments of a call, and of its results, are called."""
+    if of_many(call):
+        return f"{call.op.name}_block", "", f"{call.op.name}_block"
+    return "dividends", "divisors", (
+        "remainders" if call.op is OPS["remainder"] else "quotients")
+
+
+def _needed(body: Sequence[Statement]) -> list[Statement]:
+    """The statements of a loop that store something, and the lets that they need."""
+    stores = [s for s in body if not isinstance(s, Let)]
+    lets = _lets(body, [v for s in stores for v in values_of(s)])
+    return [s for s in body if s in stores or s in lets]
+
+
+def _lets(body: Sequence[Statement], values: Sequence[Value]) -> list[Let]:
+    """The lets of a loop that values need, in order."""
+    found: list[Let] = []
+    names = {v.name for v in walk(values) if isinstance(v, Named)}
+    for item in reversed(body):
+        if isinstance(item, Let) and item.name in names:
+            found.append(item)
+            names |= {v.name for v in walk([item.value]) if isinstance(v, Named)}
+    return found[::-1]
