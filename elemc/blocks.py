@@ -12,7 +12,7 @@ import numpy as np
 
 from .layout import Operand
 from .mathlib import BLOCKS
-from .nest import Assign, Element, Let, Loop, Named, Statement, Write
+from .nest import Assign, Element, Let, Loop, Named, Statement, Write, statements
 from .values import Load, Op, Value
 
 # Whether this machine divides sooner than it multiplies and corrects; see constants.py.
@@ -29,6 +29,13 @@ def maps(body: list[Statement]) -> Iterator[tuple[list[Statement], Loop]]:
         if isinstance(item, Loop) and item.kind != "parts" and (
                 not item.kind.endswith("strip") or item.length == "STAGE"):
             yield from maps(item.body)
+
+
+def maps_of_parts(body: Sequence[Statement]) -> Iterator[tuple[list[Statement], Loop]]:
+    """Such loops over a part of a strip."""
+    for item in statements(body):
+        if isinstance(item, Loop) and item.kind == "parts":
+            yield from ((item.body, s) for s in [*item.body] if isinstance(s, Loop) and _is_map(s))
 
 
 def _is_map(loop: Loop) -> bool:

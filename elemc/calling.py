@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .blocks import QUICK, by_blocks, lies_along, maps, of_many
+from .blocks import QUICK, by_blocks, lies_along, maps, maps_of_parts, of_many
 from .cnames import fresh
 from .cost import DEAR, cost
 from .layout import Operand
@@ -54,6 +54,9 @@ def call_in_blocks(kernel: Kernel, spec: Specialized) -> None:
                 plain = _Cut(loop, kernel.operands, quick, elsewhere, quick=True).made()
                 new = [If(QUICK, plain, new)]
             body[at:at + 1] = new
+        for body, loop in maps_of_parts(phase.body):
+            at = body.index(loop)
+            body[at:at + 1] = _Cut(loop, kernel.operands, taken, streamed, quick=True).made()
 
 
 def _long_maps(phase: Phase, spec: Specialized) -> Iterator[tuple[list[Statement], Loop]]:

@@ -74,7 +74,8 @@ class RowLoops(FoldLoops):
             self.externs[function] = None
             args = [self.block_at(v, item.axis) for v in (
                 copy if isinstance(copy, Write) else copy.target, *copy.value.args)]
-            args.insert(2, f"w{self.digit[item.axis]}")
+            begin, end = self.ends or ("", f"w{self.digit[item.axis]}")
+            args.insert(2, f"{end} - {begin}" if begin else end)
             return f"{function}({', '.join(args)})"
         x, y, *near = copy.value.args
         k, by = self.digit[item.axis], item.axis in y.axes
@@ -89,7 +90,7 @@ class RowLoops(FoldLoops):
 
     def block_at(self, place: Value | Write, axis: str) -> str:
         """Where a block along an axis begins."""
-        begin = f"b{self.digit[axis]}"
+        begin = f"(b{self.digit[axis]} + at)" if self.ends else f"b{self.digit[axis]}"
         if isinstance(place, (Load, Write)):
             if self.line.get(place.operand) == axis:
                 return f"{self.kernel.operands[place.operand].name}_line"
@@ -97,7 +98,8 @@ class RowLoops(FoldLoops):
             return self.address(use, axis, begin)
         assert isinstance(place, Element)
         if place.at == axis:
-            return place.name
+            whole = self.ends and place.name not in self.staged
+            return f"&{place.name}[at]" if whole else place.name
         before, self.instead = self.instead, {**self.instead, axis: begin}
         text, self.instead = self.text(place), before
         return f"&{text}"

@@ -20,6 +20,7 @@ import numpy as np
 
 from .accesses import runs_along
 from .asking import ask_in_time, short_and_back
+from .blocks import of_many
 from .calling import call_in_blocks
 from .cost import HEAVY, calls, cost
 from .halving import convert_in_blocks
@@ -231,18 +232,27 @@ class _Scheduler(Keeping):
     def stages(self, segment: Segment, loop: Loop, scope: Scope, bound: frozenset[str]) -> Scope:
         """Cut a loop into strips where its functions wait for each other; the scope of the last.
 
-        Functions do not wait for what goes on, either.  Strips have parts, also to ask for memory.
+        Functions do not wait for what goes on, either.  Strips have parts, also to ask for memory,
+        and for functions that are called for blocks.
         """
         inputs, strip = [v for r in segment.roots for v in r.inputs()], loop.kind == "lane"
         cut: list[list[Value]] = []
+        parts = strip and bool(loop.ahead)
         scans = any(isinstance(r.of, Scan) for r in segment.roots)  # known in the last loop only
         if loop.independent and not scans and (
                 strip or all(isinstance(r.of, Store) for r in segment.roots)):
-            cut = stages(inputs, lambda v: scope.find(v) is not None, not strip)
+            def known(value: Value) -> bool:
+                return scope.find(value) is not None
+
+            apart = all(r.of.mask is None and r.of.mode == "write" for r in segment.roots
+                        if isinstance(r.of, Store))
+            cut = stages(inputs, known, apart)
+            parts |= strip and apart and any(of_many(v) and not known(v)
+                                             for v in walk(inputs, known))
         elif not loop.independent and not loop.reverse:
             cut = [[v for v in scope.invariant(inputs, bound) if loop.axis in v.axes
                     and cost(walk([v], is_fold)) >= HEAVY]]
-        if not any(cut) and not (strip and loop.ahead):
+        if not any(cut) and not parts:
             return scope
         last = Loop(loop.axis, "lane", [], independent=loop.independent)
         loop.kind = "parts" if strip else "parallel strip" if loop.kind == "parallel" else "strip"

@@ -17,9 +17,11 @@ LONG = 5  # additions in a row that have a stage of their own, before functions 
 CROWDED = 40  # in loops that compute so many in all
 
 
-def stages(wanted: Sequence[Value], known: Callable[[Value], bool], apart: bool = False
+def stages(wanted: Sequence[Value], known: Callable[[Value], bool], apart: bool
            ) -> list[list[Value]]:
     """What each loop but the last computes for later ones; empty if none waits for a function.
+
+    But for functions that are called `apart`, for blocks, where that cuts the loop.
 
     A heavy operation's stage is the number of them on the longest way to it.  In crowded loops,
     where a processor sees few turns at once, functions do not share theirs with what is long.

@@ -12,8 +12,8 @@ typedef __INT64_TYPE__ int64_t;
 #define LEVELS(parts) (64 - __builtin_clzll((parts) | 1)) /* of a pairwise tree */
 #define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
-enum { LANES_8 = 8, STRIP = 1024, RUN = 4, ROWS = 64 };
-extern double elemc_exp(double) SIMD;
+enum { STRIP = 1024, STAGE = 64, RUN = 4, ROWS = 64 };
+extern void elemc_exp_each(double *to, const double *x, int64_t n);
 
 /* the greater; NaN if either is */
 static inline double maximum_f64(double a, double b)
@@ -93,17 +93,17 @@ int kernel_softmax_columns(int64_t phase, int64_t begin, int64_t end, char *cons
         for (int l = 0; l < w0; l++)
           sum0[l] = 0.0;
         for (int64_t i1 = b1; i1 < e1; i1++) {
-          INDEPENDENT for (int64_t l = 0, i0 = b0, full = w0 - (w0 < LANES_8 || w0 % LANES_8 <= 2 ? 0 : w0 % LANES_8); l < full; l++, i0++) {
-            const double t0 = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0[l]);
-            AT(double, z_p, i0 * z_s0 + i1 * z_s1) = t0;
-            sum0[l] = sum0[l] + t0;
-          }
-          if (w0 > LANES_8 && w0 % LANES_8 > 2) UNROLL for (int64_t k = 0, l = w0 - LANES_8, i0 = b0 + l; k < LANES_8; k++, l++, i0++) {
-            const double t0 = elemc_exp(AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0[l]);
-            const double z_next = t0;
-            AT(double, z_p, i0 * z_s0 + i1 * z_s1) = k < LANES_8 - w0 % LANES_8 ? AT(double, z_p, i0 * z_s0 + i1 * z_s1) : z_next;
-            const double sum0_next = sum0[l] + t0;
-            sum0[l] = k < LANES_8 - w0 % LANES_8 ? sum0[l] : sum0_next;
+          for (int64_t at = 0, to; at < w0; at = to) {
+            to = w0 - at < STAGE ? w0 : at + STAGE;
+            double exp_block[STAGE];
+            INDEPENDENT for (int64_t l = at, i0 = b0 + at; l < to; l++, i0++)
+              exp_block[l - at] = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0[l];
+            elemc_exp_each(exp_block, exp_block, to - at);
+            INDEPENDENT for (int64_t l = at, i0 = b0 + at; l < to; l++, i0++) {
+              const double t0 = exp_block[l - at];
+              AT(double, z_p, i0 * z_s0 + i1 * z_s1) = t0;
+              sum0[l] = sum0[l] + t0;
+            }
           }
         }
         if (n1 > ROWS) push_sum_f64(sum0_tree, sum0_count, sum0, w0);
