@@ -192,11 +192,24 @@ class _Cut:
                 loop, assign = found
                 loop.body[:] = [replace(store, value=assign.value)]
                 self.rest.remove(store)
+                if isinstance(store, Assign):
+                    self.move(store.value, store.target)
         read = {v.name for s in [*statements(self.cut), *self.rest] for v in walk(values_of(s))
                 if isinstance(v, Element)}
         self.cut = [s for s in self.cut if not isinstance(s, Local) or s.name in read]
         if self.rest:
             self.cut.append(Loop(self.axis, "lane", self.rest, independent=True))
+
+    def move(self, block: Element, there: Named | Element) -> None:
+        """Let what a function takes lie where it puts its results, if nothing else does."""
+        read = {v.name for s in statements(self.cut) for v in walk(values_of(s)[-1:])
+                if isinstance(v, (Named, Element))}
+        for loop in self.cut if there.name not in read else ():
+            if isinstance(loop, Loop):
+                loop.body[:] = [
+                    replace(moved, target=there) if isinstance(moved, Assign)
+                    and moved.target is block else moved
+                    for moved in (with_copies(s, {block: there}) for s in loop.body)]
 
     def stores(self, item: Write | Assign, dtype: np.dtype, alone: bool) -> bool:
         """Whether an output, or an array, takes a block as it is."""

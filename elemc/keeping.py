@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from .accesses import memory_order
+from .blocks import of_many
 from .choices import part_sides
 from .cost import HEAVY, cost
 from .folding import Folding
@@ -95,6 +96,7 @@ class Keeping(Folding):
         """Compute before an innermost loop what later ones need, too, and is dear or lies across.
 
         Along a few elements, whose loops the compiler unrolls, it is others that lie in lines.
+        What the math library computes for many elements waits for folds of a long row, too.
         """
         if f"{inner[-1]}/" in inner or any(next_axis(r, inner) for r in segment.roots):
             return []
@@ -103,6 +105,10 @@ class Keeping(Folding):
                  for v in walk(r.inputs(), self.is_there)}
         found: list[Value] = []
         inputs = [v for r in segment.roots for v in r.inputs()]
+        low, high = self.spec.between(inner[-1])
+        if low >= LINED and high <= BLOCK:
+            folded = [v for r in segment.roots if inner[-1] in r.over for v in r.inputs()]
+            again |= {v for v in walk(folded, self.is_there) if of_many(v) and inner[-1] in v.axes}
         for value in reversed(walk(inputs, self.is_there)):
             if value not in again or value in self.planned or value in self.kept or (
                     value in walk(found, is_fold)):

@@ -98,7 +98,8 @@ class Statements(RowLoops):
                 strip = "STAGE" if self.ends else self.strip
                 if item.strip and strip != "LINE":
                     self.need_strip(strip, item.dtype.itemsize, times=self.wide)
-                    self.staged |= {item.name} if self.ends else set()
+                    self.staged = {*self.staged, item.name} if self.ends else (
+                        self.staged - {item.name})
                 size = (f"[{strip}]" if item.strip else "[TILE][TILE + PAD]" if item.tile
                         else f"[{item.length}]" if item.length
                         else f"[PACK * {item.rows}]" if item.rows else "")

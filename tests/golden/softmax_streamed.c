@@ -51,10 +51,9 @@ int kernel_softmax_streamed(int64_t phase, int64_t begin, int64_t end, char *con
     for (int64_t b1 = 0; b1 < n1; b1 += STAGE) {
       const int w1 = n1 - b1 < STAGE ? (int)(n1 - b1) : STAGE;
       FETCH_LINE(FETCH_ROW, x_p + i0 * x_s0 + b1 * x_s1 + x_ahead, w1 * 8);
-      double exp_block[STAGE];
       INDEPENDENT for (int64_t l = 0, i1 = b1; l < w1; l++, i1++)
-        exp_block[l] = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0;
-      elemc_exp_each(&buffer0[b1], exp_block, w1);
+        buffer0[i1] = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0;
+      elemc_exp_each(&buffer0[b1], &buffer0[b1], w1);
     }
     /* sum0: sum along i1, in lanes */
     double sum0_lane[LANES] = {0};
