@@ -253,10 +253,13 @@ def test_functions_of_many_agree_with_that_of_one(name, dtype):
     """However many there are, and also where they are written over; nothing behind them is."""
     [x] = points(name, dtype)
     x = np.random.default_rng(1).permutation(x)
+    low, high = DOMAINS[name][0]
+    plain = np.random.default_rng(2).uniform(low, high, 300).astype(dtype)  # none is special, but one
+    some = np.where(np.arange(300) == 170, dtype(np.inf), plain)
     run = getattr(loops(512), f"block_elemc_{suffixed(name, dtype)}")
-    for n in (*range(1, 36), len(x)):
-        for start in (0, 1, 5):
-            part = x[start:start + n].copy()
+    for n in (*range(1, 36), 63, 64, 129, 300):
+        for given in (x, x[1:], x[5:], plain, some):
+            part = given[:n].copy()
             want = evaluate(name, part, how="single")
             for in_place in (False, True):
                 out = np.append(part, np.full(9, 7, dtype))
