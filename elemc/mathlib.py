@@ -5,7 +5,8 @@ doubles, those of floats, special and complex ones, those of blocks, and of bloc
 which take four times as long to compile.  For every function f they export
 `double elemc_f(double...)` and `float elemc_ff(float...)`; for those in `SIMD`, where glibc's
 libmvec is used, also the variants that vectorized loops call (`variants`); with AVX-512 or AVX2
-some of them are computed here instead (`WIDE`), faster and closer than libmvec does.  All
+some of them are computed here instead (`WIDE`), faster and closer than libmvec does; and for those
+of one argument `void elemc_f_each(double *to, const double *x, int64_t n)`, for many elements.  All
 variants of a function give the same bits, so that an element's result does not depend on its
 position.
 """
