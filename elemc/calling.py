@@ -60,11 +60,13 @@ def call_in_blocks(kernel: Kernel, spec: Specialized) -> None:
 
 
 def _long_maps(phase: Phase, spec: Specialized) -> Iterator[tuple[list[Statement], Loop]]:
-    """Loops of long rows, of short ones that are joined, and of a phase's own axis, that call."""
+    """Loops of long rows, of short ones that are joined, of chunks and a phase's own axis."""
     joined = [id(row) for s in statements(phase.body) if isinstance(s, Loop)
               and s.kind.removeprefix("parallel ") in ("rows", "joined rows") for row in s.body]
     for body, loop in maps(phase.body):
-        own = loop.kind == "lane" or loop.axis == phase.axis
+        own = loop.kind == "lane" or loop.axis == phase.axis or any(
+            isinstance(s, Assign) and isinstance(s.target, Element) and s.target.at == "chunk"
+            for s in loop.body)
         if id(loop) in joined or spec.between(loop.axis)[0] >= LINED or own and any(
                 map(of_many, walk(v for s in loop.body for v in values_of(s)))):
             yield body, loop
@@ -155,7 +157,8 @@ class _Cut:
     def lies(self, value: Value) -> bool:
         """Whether a value lies in memory as a block does."""
         if isinstance(value, Element):
-            return value.at == self.axis or not value.at and value.dims[-1:] == (self.axis,)
+            along = value.at in (None, "chunk") and value.dims[-1:] == (self.axis,)
+            return value.at == self.axis or along
         return isinstance(value, Load) and value.guard is None and lies_along(
             value, self.axis, value.dtype, self.operands)
 

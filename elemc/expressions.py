@@ -356,7 +356,7 @@ class Expressions:
 
     def place(self, element: Element, places: Mapping[str, Affine] | None = None) -> str:
         """The index of an element of a buffer or local array; at `places` along some axes."""
-        if element.at == "tile":
+        if element.at in ("tile", "chunk"):
             return "][".join(f"{self.var(axis)} - {self.bounds(axis)[0]}" for axis in element.dims)
         if element.at == "turn":
             row, *columns = element.dims

@@ -77,6 +77,15 @@ class Folding(Merging):
         """Everything that `level_roots` do inside of the loops over `bound`."""
         raise NotImplementedError
 
+    def keep_row(self, segment: Segment, later: Sequence[Segment], inner: tuple[str, ...],
+                 scope: Scope) -> list[Value]:
+        """Compute before an innermost loop what has a loop of its own."""
+        raise NotImplementedError
+
+    def forget(self, kept: Sequence[Value]) -> None:
+        """Leave values to the turn of the loops around that kept them."""
+        raise NotImplementedError
+
     def in_lanes(self, segment: Segment, merged: Sequence[Root], bound: tuple[str, ...]) -> bool:
         """Whether a folded axis, the last that is bound, is a row.
 
@@ -265,7 +274,9 @@ class Folding(Merging):
         if cut or chunk == axis:
             self.level(segment.roots, (*bound, chunk), inside)
         elif last:
+            made = self.keep_row(segment, (), (chunk, axis), inside)
             self.lanes(segment, folds, (axis,), inside)
+            self.forget(made)
         else:
             self.blocks(segment, folds, (chunk, axis), inside, None)
         for root in folds:

@@ -10,7 +10,7 @@ from .blocks import of_many
 from .choices import part_sides
 from .cost import HEAVY, cost
 from .folding import Folding
-from .nest import Assign, Loop
+from .nest import Assign, Element, Local, Loop
 from .once import once
 from .order import few_axes, roots
 from .roots import Root, axis_of, is_side, next_axis, open_strip
@@ -96,7 +96,8 @@ class Keeping(Folding):
         """Compute before an innermost loop what later ones need, too, and is dear or lies across.
 
         Along a few elements, whose loops the compiler unrolls, it is others that lie in lines.
-        What the math library computes for many elements waits for folds of a long row, too.
+        What the math library computes for many elements waits for folds of a long row, too, and of
+        a chunk.
         """
         if f"{inner[-1]}/" in inner or any(next_axis(r, inner) for r in segment.roots):
             return []
@@ -106,11 +107,13 @@ class Keeping(Folding):
         found: list[Value] = []
         inputs = [v for r in segment.roots for v in r.inputs()]
         low, high = self.spec.between(inner[-1])
-        if low >= LINED and high <= BLOCK:
+        chunked = f"{inner[-1]}:{BLOCK}" in inner
+        many: set[Value] = set()
+        if chunked or low >= LINED and high <= BLOCK:
             folded = [v for r in segment.roots if inner[-1] in r.over for v in r.inputs()]
-            again |= {v for v in walk(folded, self.is_there) if of_many(v) and inner[-1] in v.axes}
+            many = {v for v in walk(folded, self.is_there) if of_many(v) and inner[-1] in v.axes}
         for value in reversed(walk(inputs, self.is_there)):
-            if value not in again or value in self.planned or value in self.kept or (
+            if value not in again | many or value in self.planned or value in self.kept or (
                     value in walk(found, is_fold)):
                 continue
             below = walk([value], self.is_there)
@@ -121,7 +124,10 @@ class Keeping(Folding):
             elsewhere = not few and (self.lies_across(here, inner[-1])
                                      or self.lies_apart(here, inner[-1]))
             if known and not waits and (dear or elsewhere):
-                self.plan(value, inner[-1:], shared=False)
+                if chunked and value not in again:
+                    scope.body.append(self.row_of_chunk(value, inner[-1], scope))
+                else:
+                    self.plan(value, inner[-1:], shared=False)
                 found.append(value)
         if found:
             scope.hoist(found, frozenset(inner[:-1]), None)
@@ -129,6 +135,17 @@ class Keeping(Folding):
             scope.body.append(loop)
             self.fill(found, scope.inside(loop.body))
         return found
+
+    def forget(self, kept: Sequence[Value]) -> None:
+        """Leave values to the turn of the loops around that kept them."""
+        for value in kept:
+            del self.planned[value], self.buffered[value]
+
+    def row_of_chunk(self, value: Value, axis: str, scope: Scope) -> Local:
+        """An array for a value along the rows of a chunk, which are as long as those of a tree."""
+        name = scope.name("row")
+        self.planned[value] = Element(value.axes, value.dtype, name, (axis,), "chunk")
+        return Local(name, value.dtype, length=BLOCK)
 
     def keep_in_outputs(self, segment: Segment) -> None:
         """Let what is dear here, and later stores need again, wait in their outputs."""

@@ -64,9 +64,9 @@ class Element(Value):
 
     A buffer is indexed by loop axes (`dims`, outermost first), and then by the place in the strip
     of axis `at`, if that is given; a local array by the current lane (`at` is "lane"), by the place
-    in the tile of axes `dims` ("tile"), among rows side by side ("row" and column, or "packed" in
-    one), or in the strip of axis `at`.  Of a buffer of the rows that are turned ("turn"), the first
-    of `dims` is the row.
+    in the tile or chunk of axes `dims` ("tile", "chunk"), among rows side by side ("row" and
+    column, or "packed" in one), or in the strip of axis `at`.  Of a buffer of the rows that are
+    turned ("turn"), the first of `dims` is the row.
     """
 
     name: str

@@ -155,8 +155,7 @@ class _Scheduler(Keeping):
         pair_scans(scope.body)
         if bound:
             ask_in_time(scope.body, bound[-1], self.spec)
-        for value in kept:  # of this turn of the loops around
-            del self.planned[value], self.buffered[value]
+        self.forget(kept)
 
     def segment(self, segment: Segment, bound: tuple[str, ...], scope: Scope) -> None:
         """One loop of a level, with what is computed before and after it."""

@@ -101,7 +101,7 @@ class Statements(RowLoops):
                     self.staged = {*self.staged, item.name} if self.ends else (
                         self.staged - {item.name})
                 size = (f"[{strip}]" if item.strip else "[TILE][TILE + PAD]" if item.tile
-                        else f"[{item.length}]" if item.length
+                        else f"[{UNITS.get(item.length, item.length)}]" if item.length
                         else f"[PACK * {item.rows}]" if item.rows else "")
                 return {"kind": "local", "name": item.name + size, "type": self.type(item.dtype)}
             case Assign():

@@ -82,6 +82,8 @@ KERNELS = {
     "every_other": ([x], x[:, ::2].max(axis=1), {}, lambda x: x[:, ::2].max(1), 85),
     "broadcast_3": ([x3, y], x3 * y, {}, lambda x, y: x * y, 40),
     "once": ([x, y], x * np.exp(y), {}, lambda x, y: x * np.exp(y), 40),
+    "folded_functions": ([y, w], (np.log1p(np.exp(y)) - y * w).sum(), {},
+                         lambda y, w: (np.log1p(np.exp(y)) - y * w).sum(), 80),
     "stages": ([y, w], np.sin(np.exp(-y * y)) + w, {}, lambda y, w: np.sin(np.exp(-y * y)) + w, 40),
     "sinc_where": ([y], np.where(y > 0, np.sin(y), 0.0), {},
                    lambda y: np.where(y > 0, np.sin(y), 0.0), 40),
