@@ -51,7 +51,7 @@ def test_rows_have_the_bits_of_one_alone(name):
     compile_together((f, (x[:2], w[:x.shape[1]])) for x in tables)
     for x in tables:
         weights = w[:x.shape[1]]
-        assert by_twos(f, x, weights)
+        assert by_twos(f, x, weights) == (name != "logsumexp")  # whose functions go by blocks
         wanted = [f(row[None], weights) for row in x]
         several = isinstance(wanted[0], tuple)
         for rows in ROWS:
@@ -133,7 +133,7 @@ def test_others_go_one_by_one(shape, dtype):
     assert not by_twos(ec.compile(lambda x: standardized(x)), x)
 
 
-@pytest.mark.parametrize("name, twos", [("layer norm", True), ("logsumexp", True),
+@pytest.mark.parametrize("name, twos", [("layer norm", True), ("logsumexp", False),
                                         ("angle", False)])
 def test_from_memory(name, twos):
     """Rows that compute enough not to wait for it ask for those after the next."""
