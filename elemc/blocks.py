@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
 from .layout import Operand
 from .mathlib import BLOCKS
 from .nest import Assign, Element, Let, Loop, Named, Statement, Write, statements
+from .ops_base import ScalarOp
 from .values import Load, Op, Value
 
 # Whether this machine divides sooner than it multiplies and corrects; see constants.py.
@@ -66,15 +68,20 @@ def by_blocks(loop: Loop, block: list[Statement], length: str) -> list[Statement
 
 
 def divided(strip: Loop) -> bool:
-    """Whether this is a loop over a row that is divided block by block; see `calling`."""
+    """Whether this is a loop over a row that goes by blocks for functions; see `calling`."""
     return strip.kind == "strip" and not strip.asks and any(
         isinstance(s, Loop) and s.kind == "called" for s in strip.body)
 
 
 def of_many(value: Value) -> str:
     """The math library's function that computes this for many arguments at a time, if any."""
-    if not isinstance(value, Op) or value.dtype.char not in "fd":
+    if not isinstance(value, Op) or len(value.args) != 1 or value.dtype.char not in "fd":
         return ""
-    code = value.op.code(tuple(a.dtype for a in value.args), value.dtype)
+    return _each(value.op, value.args[0].dtype, value.dtype)
+
+
+@cache
+def _each(op: ScalarOp, of: np.dtype, dtype: np.dtype) -> str:
+    code = op.code((of,), dtype)
     names = (f"{name}_each" for name in code.externs if code.text == f"{name}({{0}})")
     return next((n for n in names if n in BLOCKS), "")

@@ -48,15 +48,15 @@ def call_in_blocks(kernel: Kernel, spec: Specialized) -> None:
                     for w in s.lines}
         for body, loop in _long_maps(phase, spec):
             elsewhere = {k for k, by in streamed.items() if by is not loop}
-            at, quick = body.index(loop), {*taken}
+            at, names = body.index(loop), {*taken}
             new = _Cut(loop, kernel.operands, taken, elsewhere).made()
             if _divides_from_arrays(new):  # these cost more than divisions that are quick
-                plain = _Cut(loop, kernel.operands, quick, elsewhere, quick=True).made()
+                plain = _Cut(loop, kernel.operands, names, elsewhere, divides=False).made()
                 new = [If(QUICK, plain, new)]
             body[at:at + 1] = new
-        for body, loop in maps_of_parts(phase.body):
+        for body, loop in maps_of_parts(phase.body):  # which are too short for quotients
             at = body.index(loop)
-            body[at:at + 1] = _Cut(loop, kernel.operands, taken, streamed, quick=True).made()
+            body[at:at + 1] = _Cut(loop, kernel.operands, taken, streamed, divides=False).made()
 
 
 def _long_maps(phase: Phase, spec: Specialized) -> Iterator[tuple[list[Statement], Loop]]:
@@ -84,9 +84,9 @@ class _Cut:
     """What a loop does, block by block."""
 
     def __init__(self, loop: Loop, operands: Sequence[Operand], taken: set[str],
-                 streamed: Collection[int], quick: bool = False) -> None:
+                 streamed: Collection[int], divides: bool = True) -> None:
         self.loop, self.axis, self.operands = loop, loop.axis, operands
-        self.taken, self.streamed, self.quick = taken, streamed, quick
+        self.taken, self.streamed, self.divides = taken, streamed, divides
         self.rest: list[Statement] = [*loop.body]
         self.cut: list[Statement] = []
 
@@ -145,7 +145,7 @@ class _Cut:
         if of_many(value):
             return self.axis in value.axes
         whole = divides_whole(value)
-        if self.quick or not (whole or isinstance(value, Op) and value.op is OVER) or (
+        if not self.divides or not (whole or isinstance(value, Op) and value.op is OVER) or (
                 self.axis not in value.args[0].axes):
             return False
         by = [*map(self.meaning, value.args[1:])]
@@ -157,8 +157,9 @@ class _Cut:
     def lies(self, value: Value) -> bool:
         """Whether a value lies in memory as a block does."""
         if isinstance(value, Element):
-            along = value.at in (None, "chunk") and value.dims[-1:] == (self.axis,)
-            return value.at == self.axis or along
+            if value.dims:  # a buffer, but of rows of strips
+                return value.at in (None, "chunk") and value.dims[-1] == self.axis
+            return value.at == self.axis
         return isinstance(value, Load) and value.guard is None and lies_along(
             value, self.axis, value.dtype, self.operands)
 
@@ -188,10 +189,13 @@ class _Cut:
         calls = {s.target.name: (loop, s) for loop in self.cut if isinstance(loop, Loop)
                  and loop.kind == "called" for s in loop.body if isinstance(s, Assign)}
         alone = len(self.rest) == 1  # an output may be an operand that is read later
+        used = [v.name for s in self.rest for v in walk(values_of(s)[-1:])
+                if isinstance(v, (Named, Element))]
         for store in [*self.rest]:
             if isinstance(store, (Write, Assign)) and isinstance(store.value, Element) and (
                     found := calls.get(store.value.name)) and self.stores(
-                        store, store.value.dtype, alone):
+                        store, store.value.dtype, alone) and used.count(store.value.name) == 1 and (
+                            isinstance(store, Write) or store.target.name not in used):
                 loop, assign = found
                 loop.body[:] = [replace(store, value=assign.value)]
                 self.rest.remove(store)

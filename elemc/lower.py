@@ -44,6 +44,7 @@ from .values import (
     Position,
     Value,
 )
+from .written import written_out
 
 BOOL, INDEX = np.dtype(bool), np.dtype(np.int64)
 
@@ -170,7 +171,8 @@ class Lowering(Reads):
                     return args[0]
                 if node.op is OPS["divide"] and node not in self.exact:
                     return self.quotient(*args)
-                return self.make(Op, axes, node.dtype, node.op, tuple(args))
+                return written_out(node.op, self, args) or self.make(
+                    Op, axes, node.dtype, node.op, tuple(args))
             case Scatter():
                 conditions = self.scattered(node, env)[1]
                 if not conditions:

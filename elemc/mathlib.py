@@ -39,7 +39,7 @@ _OLDEST = "sin cos exp log pow".split()
 # of floats.
 WIDE = "exp expm1 log log1p sinh cosh tanh asinh acosh atanh pow hypot".split()
 
-# Those that have a loop of their own over many elements; others are called in it.
+# Those that are compiled into their loop over many elements; it calls the others.
 _OFTEN = "exp expm1 log log1p sech tanh".split()
 
 SIMD: frozenset[str] = frozenset(
@@ -68,17 +68,16 @@ _OF_INTEGERS = {
     **{f"elemc_{name}": f"{_ENDS}, int64_t y" for name in WHOLE},
     **{f"elemc_{name}_by": f"{_ENDS}, const void *y" for name in WHOLE},
 }
-_EACH: dict[str, dict[str, str]] = {
-    kind: {f"elemc_{name}{end}_each": f"{kind} *to, const {kind} *x, int64_t n"
-           for name in sorted(SIMD) if FUNCTIONS[name] == 1}
-    for kind, end in (("double", ""), ("float", "f"))
-}
-BLOCKS: dict[str, str] = {**_OF_FLOATS, **_OF_INTEGERS, **_EACH["double"], **_EACH["float"]}
+_EACH: dict[str, str] = {
+    f"elemc_{name}{end}_each": library for name in sorted(SIMD) if FUNCTIONS[name] == 1
+    for end, library in (("", DOUBLE), ("f", FLOAT))}
+BLOCKS: dict[str, str] = {
+    **_OF_FLOATS, **_OF_INTEGERS, **dict.fromkeys(_EACH, "void *to, const void *x, int64_t n")}
 """Functions of n numbers, and their arguments."""
 
 LIBRARIES: dict[str, str] = {
     **dict.fromkeys(_OF_FLOATS, BLOCK), **dict.fromkeys(_OF_INTEGERS, INTEGERS),
-    **dict.fromkeys(_EACH["double"], DOUBLE), **dict.fromkeys(_EACH["float"], FLOAT),
+    **_EACH,
     **{f"elemc_c{name}{end}": SPECIAL for name in COMPLEX for end in ("", "f")},
     **{f"elemc_{name}{end}": SPECIAL if _WAYS[name] == "special" else library
        for name in FUNCTIONS for end, library in (("", DOUBLE), ("f", FLOAT))},

@@ -97,7 +97,7 @@ class RowLoops(FoldLoops):
             use = self.use(place.operand, place.access, written=isinstance(place, Write))
             return self.address(use, axis, begin)
         assert isinstance(place, Element)
-        if place.at == axis:
+        if place.at == axis and not place.dims:
             whole = self.ends and place.name not in self.staged
             return f"&{place.name}[at]" if whole else place.name
         before, self.instead = self.instead, {**self.instead, axis: begin}

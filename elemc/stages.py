@@ -21,7 +21,7 @@ def stages(wanted: Sequence[Value], known: Callable[[Value], bool], apart: bool
            ) -> list[list[Value]]:
     """What each loop but the last computes for later ones; empty if none waits for a function.
 
-    But for functions that are called `apart`, for blocks, where that cuts the loop.
+    Functions that are called for blocks, `apart` from the loop, cut it anyway, and do not count.
 
     A heavy operation's stage is the number of them on the longest way to it.  In crowded loops,
     where a processor sees few turns at once, functions do not share theirs with what is long.

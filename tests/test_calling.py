@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import elemc as ec
+from elemc import build
 
 from .helpers import assert_same_bits
 
@@ -99,6 +100,36 @@ def test_what_is_folded_of_rows_and_of_everything(fn, dtype):
             assert_same_bits(np.asarray(f(x, y)), np.asarray(got))
         finally:
             ec.set_num_threads(before)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_what_recurrences_leave_in_strips(axis):
+    """Their buffers have a row of each strip, and functions take the right one."""
+    def ends(x):
+        return np.tanh(np.cumsum(x, axis=axis)) + np.sum(x, axis=axis, keepdims=True)
+
+    def ratios(x):
+        return np.tanh(np.cumsum(np.exp(x), axis=axis)) / np.sum(np.exp(x), axis=axis, keepdims=True)
+
+    for shape in ((3, 300), (100, 3), (100, 40), (300, 200)):
+        x = RNG.standard_normal(shape)
+        for a in (x, x.T.copy().T):
+            for fn in (ends, ratios):
+                np.testing.assert_allclose(ec.compile(fn)(a), fn(a), rtol=1e-11, atol=1e-12)
+    grad = ec.grad(ec.compile(lambda x: np.sum(np.tanh(np.cumsum(x, axis=axis)) * np.sum(x, axis=axis, keepdims=True))))
+    x, step = RNG.standard_normal((3, 300)), RNG.standard_normal((3, 300))
+
+    def cost(x):
+        return np.sum(np.tanh(np.cumsum(x, axis=axis)) * np.sum(x, axis=axis, keepdims=True))
+
+    slope = (cost(x + 1e-6 * step) - cost(x - 1e-6 * step)) / 2e-6
+    np.testing.assert_allclose(np.sum(grad(x) * step), slope, rtol=1e-5)
+
+
+def test_pointers_are_of_types_that_newer_compilers_take():
+    x = np.ones((200, 200))
+    f = ec.compile(lambda x: np.exp(x) + np.sum(np.tanh(x), axis=0) / np.sum(np.log1p(x)))
+    build.compile_shared(f.dump(x), "pointers", ("-Werror=incompatible-pointer-types", "-DDIVIDES=1"))
 
 
 def test_rows_of_functions_wait_in_buffers():

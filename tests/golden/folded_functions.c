@@ -13,8 +13,8 @@ typedef __INT64_TYPE__ int64_t;
 #define ROLLED _Pragma("GCC unroll 1") /* until there are vectors */
 #define UNROLL _Pragma("GCC unroll 4")
 enum { LANES = 16, HALF_PIECE = 128, BLOCK = 4096, TREE = 40 };
-extern void elemc_exp_each(double *to, const double *x, int64_t n);
-extern void elemc_log1p_each(double *to, const double *x, int64_t n);
+extern void elemc_exp_each(void *to, const void *x, int64_t n);
+extern void elemc_log1p_each(void *to, const void *x, int64_t n);
 
 int kernel_folded_functions(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, volatile int64_t *decided, char *const *w)

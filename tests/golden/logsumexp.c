@@ -14,7 +14,7 @@ typedef __INT64_TYPE__ int64_t;
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { LANES = 16, HALF_PIECE = 128, BLOCK = 4096, TREE = 40 };
 extern double elemc_exp(double) SIMD;
-extern void elemc_log_each(double *to, const double *x, int64_t n);
+extern void elemc_log_each(void *to, const void *x, int64_t n);
 
 /* the greater; NaN if either is */
 static inline double maximum_f64(double a, double b)

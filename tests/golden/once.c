@@ -12,7 +12,7 @@ typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { PIECE = 256 };
-extern void elemc_exp_each(double *to, const double *x, int64_t n);
+extern void elemc_exp_each(void *to, const void *x, int64_t n);
 
 int kernel_once(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, volatile int64_t *decided, char *const *w)

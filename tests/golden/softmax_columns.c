@@ -13,7 +13,7 @@ typedef __INT64_TYPE__ int64_t;
 #define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { STRIP = 1024, STAGE = 64, RUN = 4, ROWS = 64 };
-extern void elemc_exp_each(double *to, const double *x, int64_t n);
+extern void elemc_exp_each(void *to, const void *x, int64_t n);
 
 /* the greater; NaN if either is */
 static inline double maximum_f64(double a, double b)

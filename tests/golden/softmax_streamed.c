@@ -18,7 +18,7 @@ extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t 
 #define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { LANES = 16, STAGE = 64, LINE = 128, AHEAD = 8192 };
-extern void elemc_exp_each(double *to, const double *x, int64_t n);
+extern void elemc_exp_each(void *to, const void *x, int64_t n);
 extern void elemc_quotients(void *to, const void *from, int64_t n, double y, double near, int divides);
 
 /* the greater; NaN if either is */

@@ -12,8 +12,8 @@ typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { HALF_PIECE = 128 };
-extern void elemc_exp_each(double *to, const double *x, int64_t n);
-extern void elemc_sin_each(double *to, const double *x, int64_t n);
+extern void elemc_exp_each(void *to, const void *x, int64_t n);
+extern void elemc_sin_each(void *to, const void *x, int64_t n);
 
 int kernel_stages(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, volatile int64_t *decided, char *const *w)
