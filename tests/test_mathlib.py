@@ -285,10 +285,16 @@ def test_of_older_processors(dtype, flags):
         args = points(name, dtype)[:, :400]
         number = np.ctypeslib.as_ctypes_type(dtype)
         function.restype, function.argtypes = number, [number] * len(args)
-        for place, own in zip(args.T.tolist(), evaluate(name, *args).tolist(), strict=True):
-            exact, got = None if skipped(name, place) else true_value(name, place), function(*place)
-            same = got == own or got != got and own != own  # what is special, or hardly finite
-            assert same or exact is not None and error(exact, got, dtype) <= ULPS, (name, place)
+        many, arg = evaluate(name, *args), args[0].copy()
+        own = many.tolist()
+        if name in OF_MANY:
+            each = getattr(library, f"elemc_{suffixed(name, dtype)}_each")
+            each(*(ctypes.c_void_p(a.ctypes.data) for a in (many, arg)), ctypes.c_int64(len(arg)))
+        for place, mine, of_many in zip(args.T.tolist(), own, many.tolist(), strict=True):
+            exact = None if skipped(name, place) else true_value(name, place)
+            for got in (function(*place), of_many):
+                same = got == mine or got != got and mine != mine  # special, or hardly finite
+                assert same or exact is not None and error(exact, got, dtype) <= ULPS, (name, place)
 
 
 def test_vectorized():
