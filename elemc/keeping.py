@@ -97,7 +97,7 @@ class Keeping(Folding):
 
         Along a few elements, whose loops the compiler unrolls, it is others that lie in lines.
         What the math library computes for many elements waits for folds of a long row, too, and of
-        a chunk.
+        a chunk if functions wait for each other: one alone overlaps with what is folded.
         """
         if f"{inner[-1]}/" in inner or any(next_axis(r, inner) for r in segment.roots):
             return []
@@ -111,7 +111,8 @@ class Keeping(Folding):
         many: set[Value] = set()
         if chunked or low >= LINED and high <= BLOCK:
             folded = [v for r in segment.roots if inner[-1] in r.over for v in r.inputs()]
-            many = {v for v in walk(folded, self.is_there) if of_many(v) and inner[-1] in v.axes}
+            many = {v for v in walk(folded, self.is_there) if of_many(v) and inner[-1] in v.axes
+                    and (not chunked or any(map(of_many, walk(v.args, self.is_there))))}
         for value in reversed(walk(inputs, self.is_there)):
             if value not in again | many or value in self.planned or value in self.kept or (
                     value in walk(found, is_fold)):
