@@ -137,11 +137,6 @@ class Keeping(Folding):
             self.fill(found, scope.inside(loop.body))
         return found
 
-    def forget(self, kept: Sequence[Value]) -> None:
-        """Leave values to the turn of the loops around that kept them."""
-        for value in kept:
-            del self.planned[value], self.buffered[value]
-
     def row_of_chunk(self, value: Value, axis: str, scope: Scope) -> Local:
         """An array for a value along the rows of a chunk, which are as long as those of a tree."""
         name = scope.name("row")

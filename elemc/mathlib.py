@@ -41,6 +41,7 @@ WIDE = "exp expm1 log log1p sinh cosh tanh asinh acosh atanh pow hypot".split()
 
 # Those that are compiled into their loop over many elements; it calls the others.
 _OFTEN = "exp expm1 log log1p sech tanh".split()
+_HALVED = "exp tanh".split()  # with AVX2 in two halves, eight vectors at a time
 
 SIMD: frozenset[str] = frozenset(
     name for name, way in _WAYS.items() if way in ("libmvec", "vector"))
@@ -103,4 +104,5 @@ def source(library: str) -> str:
     template = environment().get_template("mathlib.c.j2")
     return template.render(
         type="double" if library == DOUBLE else "float", ways=_WAYS, oldest=_OLDEST, wide=WIDE,
-        often=_OFTEN, functions={n: count for n, count in FUNCTIONS.items() if n not in special})
+        often=_OFTEN, halved=_HALVED,
+        functions={n: count for n, count in FUNCTIONS.items() if n not in special})
