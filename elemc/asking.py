@@ -5,7 +5,8 @@ most: what it asks for comes meanwhile, and all of them find their rows in the s
 
 What is in a cache, but not in the first, comes sooner, and asking for it is work like another: that
 does a fold that reads least, if the first cache holds two rows, and no functions are called, which
-take longer than the rows to come.  A fold that is alone does so if it is in the third.
+take longer than the rows to come.  A fold that is alone does so if it is in the third, but on
+machines that foresee what sums read (`FETCH_NEAR`).
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ def ask_in_time(body: Sequence[Statement], around: str, spec: Specialized) -> No
                 least = min((_reads(values[k]) for k in able), default=0)
                 able = [k for k in able if _reads(values[k]) == least]
             if able:
-                _ask(rows[max(able, key=lambda k: cost(values[k]))], operand)
+                row = rows[max(able, key=lambda k: cost(values[k]))]
+                if isinstance(row, LaneLoop):
+                    row.alone = len(rows) == 1
+                _ask(row, operand)
 
 
 def short_and_back(body: Sequence[Statement], axis: str, spec: Specialized) -> frozenset[int]:

@@ -14,13 +14,19 @@ if TYPE_CHECKING:
 
 # functions of runtime.c
 MEASURE_PACE_C = "double elemc_measure_pace(void)"
-MEASURE_PAGES_C = "int64_t elemc_measure_pages(int64_t streams)"
-MEASURE_ROWS_C = "int64_t elemc_measure_rows(int64_t pages)"
+MEASURE_ASKING_C = "int64_t elemc_measure_asking(int64_t loop)"
+MEASURE_ROWS_C = "int64_t elemc_measure_rows(int64_t way)"
 MEASURE_DIVISION_C = "double elemc_measure_division(void)"
 TYPICAL = 0.45  # the pace measured on the machines that the estimates of work are from
 # Multiplications in whose time a vector is divided, from which on what replaces a division, a dozen
 # instructions, is faster: Zen 5 takes 3, Intel's processors take 10 and more.
 SLOW = 6
+
+
+# How kernels ask for what they will read: not at all, where the processor foresees it better; into
+# the first or the second cache; or into that from eight pages in turns.
+UNASKED, FIRST, SECOND, IN_TURNS = 0, 1, 2, 8
+SUMS, PRODUCTS, DOUBLES = 0, 1, 2  # loops of runtime.c, of which is measured how they should
 
 
 class Constants(NamedTuple):
@@ -30,10 +36,12 @@ class Constants(NamedTuple):
     ----------
     pace : float
         How much longer work takes than estimated.
-    pages : int
-        From how many pages in turns memory is read, as where two arrays are.
-    sum_pages : int
+    asks : int
+        How memory is asked for what is read, as where two arrays are: 0, 1, 2 or 8, as above.
+    sum_asks : int
         And where one is, for nothing but a sum.
+    map_asks : int
+        And where one is, for what goes past the caches.
     sum_rows : int
         How many rows of one array are summed at once, side by side: 4 if that is faster; else 1.
     divides : int
@@ -41,15 +49,16 @@ class Constants(NamedTuple):
     """
 
     pace: float = 1.0
-    pages: int = 1
-    sum_pages: int = 1
+    asks: int = FIRST
+    sum_asks: int = FIRST
+    map_asks: int = FIRST
     sum_rows: int = 1
     divides: int = 1
 
     @property
     def flags(self) -> tuple[str, ...]:
         """What the compiler of a kernel is told."""
-        return (f"-DPAGES={self.pages}", f"-DSUM_PAGES={self.sum_pages}",
+        return (f"-DASK={self.asks}", f"-DASK_SUM={self.sum_asks}", f"-DASK_MAP={self.map_asks}",
                 f"-DSUM_ROWS={self.sum_rows}", f"-DDIVIDES={self.divides}")
 
 
@@ -59,15 +68,17 @@ def constants_of(identity: str, function: Callable[[str], Any]) -> Constants:
     known = cache_dirs.note(key)
     if known is None:
         pace = function(MEASURE_PACE_C)() / TYPICAL
-        pages, sum_pages = (function(MEASURE_PAGES_C)(streams) for streams in (2, 1))
-        sum_rows = function(MEASURE_ROWS_C)(sum_pages)
-        if not (pace and pages and sum_pages and sum_rows):
+        sums, products, doubles = map(function(MEASURE_ASKING_C), (SUMS, PRODUCTS, DOUBLES))
+        rows = function(MEASURE_ROWS_C)(sums)
+        if not pace or min(sums, products, doubles, rows) < 0:
             return Constants()  # there was no memory; another process will know
+        if sums == UNASKED and products == FIRST:
+            products = UNASKED  # who foresees one stream foresees several
         pace = min(max(pace, 1 / 4), 4)  # the machine may be busy with other things
         divides = int(function(MEASURE_DIVISION_C)() < SLOW)
         known = cache_dirs.note(key)  # of the first of several processes that measure at once
         if known is None:
-            known = Constants(pace, pages, sum_pages, sum_rows, divides)._asdict()
+            known = Constants(pace, products, sums, doubles, rows, divides)._asdict()
             cache_dirs.save_note(key, known)
     return Constants(**known)
 

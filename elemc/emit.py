@@ -278,7 +278,7 @@ MACROS = {
                    "/* n elements, or until a line ends */",
     "NEXT_LINE": "#define NEXT_LINE(to, size) ((-(int64_t)(to) & 63) / (size)) "
                  "/* elements until a line begins */",
-    "ROWS_IN_TURN": f"#define ROWS_IN_TURN (PAGES == 8 ? 1 : {ROWS_IN_TURN}) "
+    "ROWS_IN_TURN": f"#define ROWS_IN_TURN (ASK == 8 ? 1 : {ROWS_IN_TURN}) "
                     "/* where one stream leaves the memory idle, several do more so */",
     # whoever calls these has a rest
     "elemc_rest": """\
@@ -292,14 +292,22 @@ extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t 
     "IN_TURNS": """\
 #define IN_TURNS(from) ((from) + 32768 - ((int64_t)(from) & 32767) /* 32 KiB on, of 8 pages */ \\
   + (((int64_t)(from) >> 6 & 7) << 12) + (((int64_t)(from) >> 9 & 63) << 6))""",
-    "FETCH_FROM": """\
-#define FETCH_FROM(pages, from, on) /* in turns, if one stream leaves the memory idle */ \\
-  ((pages) == 8 ? __builtin_prefetch(IN_TURNS(from), 0, 2) : __builtin_prefetch((from) + (on)))""",
-    "FETCH_AHEAD": "#define FETCH_AHEAD(from) FETCH_FROM(PAGES, from, 8192)",
-    "FETCH_SUM": "#define FETCH_SUM(from) FETCH_FROM(SUM_PAGES, from, 8192) "
+    "FETCH_FROM": "#define FETCH_FROM(way, from, on) /* 0: not; 1, 2: to that cache, `on` bytes "
+                  "ahead; 8: in turns */ \\\n  ((way) ? __builtin_prefetch((way) == 8 ? "
+                  "IN_TURNS(from) : (from) + (on), 0, (way) == 1 ? 3 : 2) : (void)0)",
+    "FETCH_AHEAD": "#define FETCH_AHEAD(from) FETCH_FROM(ASK, from, 8192) "
+                   "/* as this machine reads best */",
+    "FETCH_SUM": "#define FETCH_SUM(from) FETCH_FROM(ASK_SUM, from, 8192) "
                  "/* of what is only added up */",
+    "FETCH_SHORT": "#define FETCH_SHORT(from) FETCH_FROM(ASK_SUM ? ASK_SUM : 2, from, 8192) "
+                   "/* in rows too short to be foreseen */",
+    "FETCH_MAP": "#define FETCH_MAP(from) FETCH_FROM(ASK_MAP, from, 8192) "
+                 "/* for what goes past the caches */",
+    "FETCH_NEAR": "#define FETCH_NEAR(from) (ASK_SUM ? __builtin_prefetch(from) : (void)0)",
+    "FETCH_NEXT": "#define FETCH_NEXT(from) __builtin_prefetch(from, 0, ASK_MAP == 2 ? 2 : 3) "
+                  "/* for the next turn */",
     "STREAMS": "#define STREAMS (SUM_ROWS == 4) /* if four streams come sooner than one */",
-    "FETCH_PAGES": "#define FETCH_PAGES(from) FETCH_FROM(PAGES, from, 256) /* one of several */",
+    "FETCH_SEVERAL": "#define FETCH_SEVERAL(from) FETCH_FROM(ASK, from, 256) /* one of several */",
     "FETCH_APART": "#define FETCH_APART(from) __builtin_prefetch((from) + 8192) /* 8 KiB on */",
     "FETCH_LINE": "#define FETCH_LINE(fetch, from, bytes) "
                   "for (int64_t line = 0; line < (bytes); line += 64) fetch((from) + line)",

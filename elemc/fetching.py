@@ -60,7 +60,8 @@ class Fetches(RowEnds):
         before, self.instead = self.instead, {**self.instead, item.axis: f"({first})"}
         found = self.fetches(lane, f"b{self.digit[lane.axis]}", 3)
         self.instead = before
-        return found
+        return [("FETCH_SHORT" if fetch == "FETCH_SUM" else fetch, address, size)
+                for fetch, address, size in found]
 
     def by_blocks(self, item: Loop, first: str) -> dict[str, Any]:
         """What a loop that writes blocks asks for before one, from index `first` on: as above.
@@ -106,20 +107,23 @@ class Fetches(RowEnds):
         Of strips, it is the next turn's of the loop `around`, and what that writes as well; and the
         next row of what the loop `asks` for, in place of the first that reads it.  Folds ask
         for that alone if nothing comes from memory; of the third cache those of everything go on.
-        What is only added up, in rows of `SUMMED` elements or more, is asked for as such.  What
-        the loop `asks` for may go `back` in memory, if whoever calls this sees to it.
+        What is alone, and only added up, in rows of `SUMMED` elements or more, or written past the
+        caches, is asked for as such.  What the loop `asks` for may go `back` in memory, if whoever
+        calls this sees to it.
         """
         found, asks = [], item.asks
         if self.streams:  # which processors foresee
             return []
         near = isinstance(item, LaneLoop) and not self.kernel.far
         goes_on = self.kernel.third and near and item.axis in self.within
+        single = goes_on or isinstance(item, LaneLoop) and item.alone
         late, few = (unforeseen(item.body, item.axis, k) for k in (1, most))
         every: list[Load | Write] = [*unforeseen(item.body, item.axis, len(self.kernel.operands))]
         if around:
             every += [s for s in statements(item.body) if isinstance(s, Write)]
         short = isinstance(item, LaneLoop) and item.most < SUMMED
         alone = len({want.operand for want in every}) == 1 and not short
+        writes = any(isinstance(s, Write) for s in statements(item.body))
         within = {s.axis for s in statements(item.body) if isinstance(s, (Loop, LaneLoop))}
         within -= {item.axis}  # what is read at every turn of these has no one place
         next_turn = "2 * " if self.at_once > 1 else ""
@@ -140,15 +144,16 @@ class Fetches(RowEnds):
             self.fetched.add(want.operand)
             size, written = layout.step * operand.dtype.itemsize, isinstance(want, Write)
             use = self.use(want.operand, want.access, written=written)
-            light = alone and self.is_light(want)
-            fetch = "FETCH_SUM" if light else "FETCH_AHEAD" if want in late else "FETCH_PAGES"
+            fetch = "FETCH_AHEAD" if want in late else "FETCH_SEVERAL"
+            if alone and (writes or self.is_light(want)):
+                fetch = "FETCH_MAP" if writes else "FETCH_SUM"
             distance = ""
             if rows:
                 distance = use.strides.setdefault(rows, f"{use.base}_s{self.digit[rows]}")
             if around:
-                fetch = "FETCH_OUT" if written else "FETCH"
+                fetch = "FETCH_OUT" if written else "FETCH_NEXT"
             elif near:
-                fetch = "FETCH"
+                fetch = "FETCH_NEAR" if single else "FETCH"
                 distance = str(SOON) if goes_on else f"{next_turn}{distance}"
             elif rows:  # after a row comes something else, or nothing
                 fetch = "FETCH_ROW" if next_row else "FETCH"

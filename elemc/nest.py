@@ -226,8 +226,8 @@ class LaneLoop:
     """A loop over a row in lanes; afterwards `name` of every fold holds its state.
 
     `lanes` is how many there are, if that does not follow from what is folded; a row has `least`
-    elements or more, up to `most`.  `asks` is as that of `Loop`.  All rows of the axes `around`
-    share the lanes.  A row that is `cut` goes in blocks, as those of folds with a tree do.
+    elements or more, up to `most`.  `asks` is as that of `Loop`, `alone` where no other goes over
+    a row.  Rows of the axes `around` share lanes; one that is `cut` goes in blocks, as with a tree.
     """
 
     axis: str
@@ -237,6 +237,7 @@ class LaneLoop:
     least: int = 0
     most: int = LONGEST
     asks: frozenset[int] = frozenset()
+    alone: bool = False
     around: tuple[str, ...] = ()
     cut: bool = False
 
@@ -249,8 +250,7 @@ class Blocks:
     what they read, side by side, but `once` of what is the same for all rows, or their index, and
     `packed` adds these, an element each, to as many states, called `name_rows`; `back` stores what
     is kept of them.  The body is for what is left.  A block has as many of these rows as of others.
-    `at_once` is as in `Loop`.  Where rows come `late` from memory, the next ones are asked for.
-    `run` is how many rows are added to a strip of states at a time.
+    `at_once` is as in `Loop`.  Rows that come `late` are asked for; `run` are added at a time.
     """
 
     axis: str

@@ -592,45 +592,67 @@ double elemc_measure_pace(void) {
   return mean;
 }
 
-enum { IN_TURNS = 0, BY_FOURS = -1 }; /* instead of some bytes on, as which memory is asked for */
+/* How memory is asked for lines before they are wanted: not, where the processor foresees them better;
+ * into the first or the second cache; or into that from eight pages in turns. */
+enum { UNASKED = 0, FIRST = 1, SECOND = 2, IN_TURNS = 8 };
 
-/* Ask for lines as kernels do: some bytes on, or in turns. */
-static inline __attribute__((always_inline)) void ask(const double *from, int64_t bytes, int64_t on) {
+/* Ask for lines as kernels do, `on` bytes on. */
+static inline __attribute__((always_inline)) void ask(const double *from, int64_t bytes, int64_t on,
+                                                      int64_t way) {
+  if (way == UNASKED) return;
   for (const char *place = (const char *)from; place < (const char *)from + bytes; place += 64) {
     const int64_t line = (int64_t)place >> 6;
-    if (on == IN_TURNS)
+    if (way == IN_TURNS)
       __builtin_prefetch((const char *)(((line >> 9) + 1) << 15) + ((line & 7) << 12) +
                          ((line >> 3 & 63) << 6), 0, 2);
+    else if (way == SECOND)
+      __builtin_prefetch(place + on, 0, 2);
     else
       __builtin_prefetch(place + on);
   }
 }
 
-/* Nanoseconds of a sum of n numbers, or of products with others, `b`, of which is asked as above. */
-static int64_t sum_ahead(const double *a, const double *b, int64_t n, int64_t on) {
+/* Add up n numbers. */
+static void sums(const double *a, int64_t n, int64_t way) {
   enum { LANES = 16 };
   double sum[LANES] = {0};
-  const int64_t start = nanoseconds();
-  if (b == NULL)
-    for (int64_t i = 0; i < n; i += LANES) {
-      ask(a + i, sizeof sum, on);
-      _Pragma("GCC unroll 4") for (int l = 0; l < LANES; l++) sum[l] += a[i + l];
-    }
-  else
-    for (int64_t i = 0; i < n; i += LANES) {
-      ask(a + i, sizeof sum, on);
-      ask(b + i, sizeof sum, on);
-      _Pragma("GCC unroll 4") for (int l = 0; l < LANES; l++) sum[l] += a[i + l] * b[i + l];
-    }
+  for (int64_t i = 0; i < n; i += LANES) {
+    ask(a + i, sizeof sum, 8192, way);
+    _Pragma("GCC unroll 4") for (int l = 0; l < LANES; l++) sum[l] += a[i + l];
+  }
   __asm__ volatile("" : : "r"(sum) : "memory"); /* it is wanted */
-  return nanoseconds() - start;
 }
 
-/* Nanoseconds of the sums of n numbers in rows, four at a time: as many streams. */
-static int64_t sums_of_four(const double *a, int64_t n) {
+/* Add up the products of the first half of n numbers and the second. */
+static void products(const double *a, int64_t n, int64_t way) {
+  enum { LANES = 16 };
+  const double *b = a + n / 2;
+  double sum[LANES] = {0};
+  for (int64_t i = 0; i < n / 2; i += LANES) {
+    ask(a + i, sizeof sum, 256, way);
+    ask(b + i, sizeof sum, 256, way);
+    _Pragma("GCC unroll 4") for (int l = 0; l < LANES; l++) sum[l] += a[i + l] * b[i + l];
+  }
+  __asm__ volatile("" : : "r"(sum) : "memory"); /* it is wanted */
+}
+
+/* Let the second half of n numbers, past the caches, be twice the first. */
+static void doubles(double *a, int64_t n, int64_t way) {
+  enum { LINE = 128 };
+  elemc_rest rest = {0};
+  double line[LINE];
+  for (int64_t i = 0; i < n / 2; i += LINE) {
+    ask(a + i, sizeof line, 8192, way);
+    for (int l = 0; l < LINE; l++) line[l] = 2 * a[i + l];
+    elemc_stream(&rest, (char *)(a + n / 2 + i), line, sizeof line);
+  }
+  elemc_end_stream(&rest);
+}
+
+/* Add up n numbers in rows, four at a time: as many streams. */
+static void sums_of_four(const double *a, int64_t n) {
   enum { LANES = 16, ROW = 2832 };
   double sum[4][LANES] = {{0}};
-  const int64_t start = nanoseconds();
   for (const double *rows = a; rows + 4 * ROW <= a + n; rows += 4 * ROW)
     for (int64_t i = 0; i < ROW; i += LANES)
       _Pragma("GCC unroll 4") for (int l = 0; l < LANES; l++) {
@@ -640,39 +662,60 @@ static int64_t sums_of_four(const double *a, int64_t n) {
         sum[3][l] += rows[3 * ROW + i + l];
       }
   __asm__ volatile("" : : "r"(sum) : "memory"); /* they are wanted */
+}
+
+enum { SUMS, PRODUCTS, DOUBLES, BY_FOURS };
+
+/* Nanoseconds of a loop over n numbers. */
+static int64_t time_of(int64_t loop, double *a, int64_t n, int64_t way) {
+  const int64_t start = nanoseconds();
+  if (loop == SUMS) sums(a, n, way);
+  if (loop == PRODUCTS) products(a, n, way);
+  if (loop == DOUBLES) doubles(a, n, way);
+  if (loop == BY_FOURS) sums_of_four(a, n);
   return nanoseconds() - start;
 }
 
-/* Whether memory is summed faster in another way than `one`, of as many arrays as `streams`, by a
- * twentieth at least, most times: machines are noisy; -1 if there is no memory to find out. */
-static int is_faster(int64_t streams, int64_t one, int64_t other) {
-  enum { BYTES = 32 * HUGE_PAGE, PASSES = 9, NUMBERS = BYTES / sizeof(double) };
+typedef struct {
+  int64_t loop, way;
+} Trial;
+
+/* Which of some trials goes through memory fastest: the first one, but for others that are faster by a
+ * twentieth at least, most times, for machines are noisy; -1 if there is no memory to find out. */
+static int fastest(const Trial *trials, int count) {
+  enum { BYTES = 24 * HUGE_PAGE, PASSES = 9, NUMBERS = BYTES / sizeof(double), MOST = 4 };
   double *a = (double *)map_pages(BYTES);
   if (a == NULL) return -1;
   memset(a, 0, BYTES);
-  const double *b = streams == 1 ? NULL : a + NUMBERS / 2;
-  int faster = 0;
-  for (int k = 0; k < PASSES; k++) {
-    const int64_t taken = sum_ahead(a, b, NUMBERS / streams, one);
-    faster += (other == BY_FOURS ? sums_of_four(a, NUMBERS)
-                                 : sum_ahead(a, b, NUMBERS / streams, other)) < taken - taken / 20;
-  }
+  int64_t taken[MOST][PASSES];
+  for (int k = 0; k < PASSES; k++)
+    for (int t = 0; t < count; t++)
+      taken[t][k] = time_of(trials[t].loop, a, NUMBERS, trials[t].way);
   munmap(a, BYTES);
-  return faster > PASSES / 2;
+  int best = 0;
+  for (int t = 1; t < count; t++) {
+    int faster = 0;
+    for (int k = 0; k < PASSES; k++)
+      faster += taken[t][k] < taken[best][k] - taken[best][k] / 20;
+    if (faster > PASSES / 2) best = t;
+  }
+  return best;
 }
 
-/* From how many pages of an array memory is read fastest in turns, 1 or 8, where one array is read or
- * two, which are as many `streams`; 0 if there is no memory to find out. */
-int64_t elemc_measure_pages(int64_t streams) {
-  const int faster = is_faster(streams, streams == 1 ? 8192 : 256, IN_TURNS);
-  return faster < 0 ? 0 : faster ? 8 : 1;
+/* How memory is best asked for what a loop reads, the sums, the products or the doubles above: 0, 1, 2
+ * or 8, as there; -1 if there is no memory to find out. */
+int64_t elemc_measure_asking(int64_t loop) {
+  const Trial trials[] = {{loop, FIRST}, {loop, UNASKED}, {loop, IN_TURNS}, {loop, SECOND}};
+  const int best = fastest(trials, 4);
+  return best < 0 ? -1 : trials[best].way;
 }
 
-/* How many rows of one array are summed fastest at once, side by side, 4, or 1 from as many `pages` in
- * turns; 0 if there is no memory to find out. */
-int64_t elemc_measure_rows(int64_t pages) {
-  const int faster = is_faster(1, pages == 8 ? IN_TURNS : 8192, BY_FOURS);
-  return faster < 0 ? 0 : faster ? 4 : 1;
+/* How many rows of one array are summed fastest at once, side by side, 4, or 1 that is asked for in a
+ * `way`; -1 if there is no memory to find out. */
+int64_t elemc_measure_rows(int64_t way) {
+  const Trial trials[] = {{SUMS, way}, {BY_FOURS, UNASKED}};
+  const int best = fastest(trials, 2);
+  return best < 0 ? -1 : best ? 4 : 1;
 }
 
 /* In the time of how many multiplications of vectors there is a division; 0 where they are not fused

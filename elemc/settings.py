@@ -83,7 +83,7 @@ def config() -> dict[str, str]:
         tool, problem = None, str(error)
     kept, most = get_recycling()
     machine = machine_constants(tool) if tool else Constants()
-    ways = {1: "in one stream", 8: "from 8 pages in turns"}
+    ways = {0: "unasked", 1: "ahead", 2: "ahead to the second cache", 8: "from 8 pages in turns"}
     held = entries()
     size = sum(e.size for e in held)
     return {
@@ -94,8 +94,9 @@ def config() -> dict[str, str]:
         "without compiler": fallback(),
         "threads": str(get_num_threads()),
         "pace": f"work takes {machine.pace:.2f} of its estimate" if tool else "-",
-        "memory": f"read {ways[machine.pages]}, for sums {ways[machine.sum_pages]}" + (
-            f", {machine.sum_rows} rows at once" if machine.sum_rows > 1 else ""),
+        "memory": f"read {ways[machine.asks]}, for sums {ways[machine.sum_asks]}" + (
+            f", {machine.sum_rows} rows at once" if machine.sum_rows > 1 else "")
+            + f", past the caches {ways[machine.map_asks]}",
         "divisions": "quick" if machine.divides else "slow" if tool else "-",
         "recycled memory": f"{kept / 2**20:.1f} of at most {most / 2**20:.0f} MiB",
         "cache": f"{cache_dir()} ({len(held)} entries, {size / 2**20:.1f} MiB)",

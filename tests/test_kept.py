@@ -179,13 +179,13 @@ def test_chunks_and_trees_from_memory_go_by_fours(name, monkeypatch):
     np.testing.assert_allclose(got[0][0], function(some[0]), rtol=1e-10, atol=1e-11)
 
 
-@pytest.mark.parametrize("pages", [1, 8])
+@pytest.mark.parametrize("way", [0, 1, 2, 8])
 @pytest.mark.parametrize("fetch", ["AHEAD", "SUM"])
-def test_rows_from_memory_are_asked_for_in_advance(fetch, pages, monkeypatch):
+def test_rows_from_memory_are_asked_for_in_advance(fetch, way, monkeypatch):
     """By what does little besides as the machine's own sums are fastest."""
     real = build.machine_constants(build.toolchain())
     monkeypatch.setattr(build, "machine_constants", lambda tool: real._replace(
-        pages=pages, sum_pages=pages))
+        asks=way, sum_asks=way))
     s = ec.matrix("x")
     f = ec.function([s], [s.sum(axis=1), s.argmax(axis=1) if fetch == "AHEAD" else s.max(axis=1)])
     x = np.random.default_rng(1).standard_normal((2200, 1000))
@@ -243,7 +243,7 @@ def test_strips_that_compute_ask_for_the_next_row():
     x = np.random.default_rng(2).random((1500, 2000))
     f = ec.compile(lambda x, y, m: (lambda e: (e / 2, np.sum(e * y, axis=0)))(np.exp(x - m)))
     text = f.dump(x, x, x[0])
-    for fetch in ("FETCH, x", "FETCH, y", "FETCH_OUT, z0"):
+    for fetch in ("FETCH_NEXT, x", "FETCH_NEXT, y", "FETCH_OUT, z0"):
         name = fetch.split()[-1]
         assert text.count(f"FETCH_LINE({fetch}_p + i0 * {name}_s0 + (b1 + at) * {name}_s1 + "
                           f"{name}_s0, STAGE * 8);") == 1
@@ -270,7 +270,7 @@ def test_strips_ask_for_the_next_row():
     f = ec.compile(lambda x: np.sum(np.exp(x), axis=0))
     x = np.random.default_rng(3).random((9000, 600))
     for y in (x, x[:, :500], x.reshape(-1, 300), x[:, :300], x.reshape(-1, 20)):
-        assert "FETCH_LINE(FETCH" in f.dump(y)
+        assert "FETCH_LINE(FETCH_NEXT" in f.dump(y)
         np.testing.assert_allclose(f(y), np.sum(np.exp(y), axis=0), rtol=1e-12)
 
 

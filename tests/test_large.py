@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import elemc as ec
-from elemc import runtime
+from elemc import build, runtime
 from elemc import values as elements
 
 from .helpers import compile_together
@@ -120,6 +120,20 @@ def test_what_is_chosen_from_is_asked_for_in_advance(large):
     np.testing.assert_array_equal(f(x > 0, x, y), np.where(x > 0, x, y * 2) + np.maximum(x, 1))
     assert f.dump(x > 0, x, y).count("FETCH_LINE(") == 2  # its definition, and y: x is loaded once for both
     assert "FETCH" not in ec.compile(lambda x, y: x + y).dump(x, y)
+
+
+@pytest.mark.parametrize("way", [0, 1, 2, 8])
+def test_one_stream_past_the_caches_is_asked_for_as_its_machine_wants(large, way, monkeypatch):
+    """And one of several that are chosen from, as what several are folded of is."""
+    real = build.machine_constants(build.toolchain())
+    monkeypatch.setattr(build, "machine_constants", lambda tool: real._replace(
+        asks=way, map_asks=way))
+    x, y = values((2, 10_001), "float64")
+    for function, args, fetch in ((lambda x: 2 * x, (x,), "FETCH_MAP"),
+                                  (lambda x, y: np.maximum(x, y), (x, y), "FETCH_AHEAD")):
+        f = ec.compile(function)
+        assert f.dump(*args).count(f"FETCH_LINE({fetch}, ") == len(args)
+        np.testing.assert_array_equal(f(*args), function(*args))
 
 
 def test_rows_that_do_not_follow_each_other_are_asked_for_in_advance(large):
@@ -292,7 +306,7 @@ def test_where_the_inputs_of_folds_come_from(shape):
             assert np.array_equal(f(x), x.sum(axis=-1))
         third = x.nbytes > runtime.second_bytes()
         assert f.example((x,))[1].third == third
-        assert ("FETCH(x_p" in f.dump(x)) == third
+        assert ("FETCH_NEAR(x_p" in f.dump(x)) == third
     assert {c.spec.third for c in f.specializations} == {False, True}
     assert getattr(f, "_hits", 6 - len(f.specializations)) == 6 - len(f.specializations)
 
@@ -561,7 +575,7 @@ def test_short_rows_that_are_folded_side_by_side_are_asked_for(large, columns, a
     x = np.random.default_rng(3).standard_normal((1100, columns))
     apart = np.random.default_rng(4).standard_normal((1100, 3, columns))[:, 1]
     f = ec.compile(lambda x: np.max(x, axis=0))
-    assert ("FETCH" in f.dump(x)) == asks and "FETCH" not in f.dump(apart)
+    assert ("FETCH_SHORT" in f.dump(x)) == asks and "FETCH" not in f.dump(apart)
     np.testing.assert_array_equal(f(x), np.max(x, axis=0))
 
 

@@ -15,9 +15,9 @@ typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the lat
 extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), elemc_end_stream(elemc_rest *rest);
 #define IN_TURNS(from) ((from) + 32768 - ((int64_t)(from) & 32767) /* 32 KiB on, of 8 pages */ \
   + (((int64_t)(from) >> 6 & 7) << 12) + (((int64_t)(from) >> 9 & 63) << 6))
-#define FETCH_FROM(pages, from, on) /* in turns, if one stream leaves the memory idle */ \
-  ((pages) == 8 ? __builtin_prefetch(IN_TURNS(from), 0, 2) : __builtin_prefetch((from) + (on)))
-#define FETCH_AHEAD(from) FETCH_FROM(PAGES, from, 8192)
+#define FETCH_FROM(way, from, on) /* 0: not; 1, 2: to that cache, `on` bytes ahead; 8: in turns */ \
+  ((way) ? __builtin_prefetch((way) == 8 ? IN_TURNS(from) : (from) + (on), 0, (way) == 1 ? 3 : 2) : (void)0)
+#define FETCH_MAP(from) FETCH_FROM(ASK_MAP, from, 8192) /* for what goes past the caches */
 #define FETCH_LINE(fetch, from, bytes) for (int64_t line = 0; line < (bytes); line += 64) fetch((from) + line)
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { LINE = 128 };
@@ -34,7 +34,7 @@ int kernel_broadcast_streamed(int64_t phase, int64_t begin, int64_t end, char *c
   for (int64_t i0 = begin; i0 < end; i0++) {
     for (int64_t b1 = 0, e1; b1 < n1; b1 = e1) {
       e1 = n1 - b1 <= LINE ? n1 : b1 + WHOLE_LINES(z_p + i0 * z_s0 + b1 * z_s1, 8, LINE);
-      FETCH_LINE(FETCH_AHEAD, x_p + i0 * x_s0 + b1 * x_s1, LINE * 8);
+      FETCH_LINE(FETCH_MAP, x_p + i0 * x_s0 + b1 * x_s1, LINE * 8);
       INDEPENDENT for (int64_t i1 = b1; i1 < e1; i1++)
         z_line[i1 - b1] = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) * AT(const double, y_p, i1 * y_s1) + 1.0;
       elemc_stream(&z_rest, z_p + i0 * z_s0 + b1 * z_s1, z_line, (e1 - b1) * 8);

@@ -11,9 +11,9 @@ typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define IN_TURNS(from) ((from) + 32768 - ((int64_t)(from) & 32767) /* 32 KiB on, of 8 pages */ \
   + (((int64_t)(from) >> 6 & 7) << 12) + (((int64_t)(from) >> 9 & 63) << 6))
-#define FETCH_FROM(pages, from, on) /* in turns, if one stream leaves the memory idle */ \
-  ((pages) == 8 ? __builtin_prefetch(IN_TURNS(from), 0, 2) : __builtin_prefetch((from) + (on)))
-#define FETCH_SUM(from) FETCH_FROM(SUM_PAGES, from, 8192) /* of what is only added up */
+#define FETCH_FROM(way, from, on) /* 0: not; 1, 2: to that cache, `on` bytes ahead; 8: in turns */ \
+  ((way) ? __builtin_prefetch((way) == 8 ? IN_TURNS(from) : (from) + (on), 0, (way) == 1 ? 3 : 2) : (void)0)
+#define FETCH_SUM(from) FETCH_FROM(ASK_SUM, from, 8192) /* of what is only added up */
 #define STREAMS (SUM_ROWS == 4) /* if four streams come sooner than one */
 #define ROLLED _Pragma("GCC unroll 1") /* until there are vectors */
 #define UNROLL _Pragma("GCC unroll 4")
