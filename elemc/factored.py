@@ -19,7 +19,8 @@ from .records import dataclass
 from .values import Fold, Op, Value, is_fold, walk
 
 # What may be moved out, and as what it is put back: of a sum there is one, and it is divided.
-FACTORS = {name: name for name in ("negative", "multiply", "divide")} | {"quotient": "divide"}
+FACTORS = {name: name for name in ("negative", "multiply", "divide")} | {
+    "quotient": "divide", "per": "divide"}
 DEEPEST = 16  # additions below each other, of those that are looked at
 
 

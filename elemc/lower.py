@@ -27,8 +27,9 @@ from .graph import (
 from .graph_gradients import Scatter, SumTo
 from .layout import Operand
 from .maps import Extents
-from .ops import HIGH, LOW, NEAR, OPS, QUOTIENT, inverse_of
+from .ops import HIGH, LOW, NEAR, OPS, PER, QUOTIENT, inverse_of
 from .programs import convert, initial_state, inline
+from .ranges import least
 from .reads import Env, Reads
 from .values import (
     SELECT,
@@ -58,6 +59,7 @@ class Lowering(Reads):
         self.graph, self.operands = graph, operands
         self.number = {n: i for i, n in enumerate((*graph.inputs, *graph.captured))}
         self.interned: dict[Any, Value] = {}
+        self.least: dict[Value, float] = {}
         self.exact = _exact(graph)
 
     def values(self, outputs: Sequence[tuple[Node, Env]]) -> list[Value]:
@@ -128,6 +130,8 @@ class Lowering(Reads):
             if not lacks:  # a power of 2
                 return self.op("multiply", dtype, x, high)
             return self.make(Op, x.axes, dtype, QUOTIENT, (x, y, one, high, low))
+        if least(y, self.least) > small:  # so that the inverse is finite
+            return self.make(Op, x.axes, dtype, PER, (x, y, self.op("reciprocal", dtype, y)))
         size = self.op("absolute", dtype, y)
         down = self.select(self.op("greater", BOOL, size, self.literal(dtype.type(large))),
                            self.literal(dtype.type(2.0**-60)), one)

@@ -87,6 +87,9 @@ NEAR = ScalarOp("near", 1, np.positive, {"*": "{0}"}, 14, notation="{0}",
 QUOTIENT = ScalarOp("quotient", 5, lambda x, y, scale, high, low: x / y,
                     {"f": "quotient_{S}({0}, {2}, {3}, {4})"}, notation="{0} / {1}", kinds="f",
                     cost=3)
+# Then the inverse of y is no infinity.
+PER = ScalarOp("per", 3, lambda x, y, inverse: x / y, {"f": "{0} * {2}"}, 13, notation="{0} / {1}",
+               kinds="f")
 HIGH = ScalarOp("high", 1, np.reciprocal, {"f": "inverse_high_{S}({0})"}, notation="high({0})",
                 kinds="f", cost=6)
 LOW = ScalarOp("low", 2, lambda y, high: 1 / y - high, {"f": "inverse_low_{S}({0}, {1})"},
@@ -136,7 +139,7 @@ UNROUNDED = {
 }
 
 INTERNAL.update((op.name, op) for op in (
-    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, BEFORE, QUOTIENT, HIGH, LOW, RATIO, DIVIDE_BY, OVER,
+    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, BEFORE, PER, QUOTIENT, HIGH, LOW, RATIO, DIVIDE_BY, OVER,
     ROOT, SHORTCUT, CHOICE, *TIED.values()))
 
 
