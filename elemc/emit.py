@@ -278,8 +278,8 @@ MACROS = {
                    "/* n elements, or until a line ends */",
     "NEXT_LINE": "#define NEXT_LINE(to, size) ((-(int64_t)(to) & 63) / (size)) "
                  "/* elements until a line begins */",
-    "ROWS_IN_TURN": f"#define ROWS_IN_TURN (ASK == 8 ? 1 : {ROWS_IN_TURN}) "
-                    "/* where one stream leaves the memory idle, several do more so */",
+    "ROWS_IN_TURN": f"#define ROWS_IN_TURN (ASK == 8 || ASK_MAP == 2 ? 1 : {ROWS_IN_TURN}) "
+                    "/* where several are no better than one */",
     # whoever calls these has a rest
     "elemc_rest": """\
 typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the latest line */
