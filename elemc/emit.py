@@ -303,9 +303,10 @@ extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t 
                    "/* in rows too short to be foreseen */",
     "FETCH_MAP": "#define FETCH_MAP(from) FETCH_FROM(ASK_MAP, from, 8192) "
                  "/* for what goes past the caches */",
-    "FETCH_NEAR": "#define FETCH_NEAR(from) (ASK_SUM ? __builtin_prefetch(from) : (void)0)",
+    "FETCH_STREAM": "#define FETCH_STREAM(from) (ASK_SUM ? __builtin_prefetch(from) : (void)0) "
+                    "/* if none is foreseen */",
     "FETCH_NEXT": "#define FETCH_NEXT(from) __builtin_prefetch(from, 0, ASK_MAP == 2 ? 2 : 3) "
-                  "/* for the next turn */",
+                  "/* of the next row, or a later one */",
     "STREAMS": "#define STREAMS (SUM_ROWS == 4) /* if four streams come sooner than one */",
     "FETCH_SEVERAL": "#define FETCH_SEVERAL(from) FETCH_FROM(ASK, from, 256) /* one of several */",
     "FETCH_APART": "#define FETCH_APART(from) __builtin_prefetch((from) + 8192) /* 8 KiB on */",

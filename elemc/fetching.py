@@ -30,7 +30,7 @@ AHEAD = 8192  # bytes from what is folded to what is asked of the memory, where 
 SOON = 2048  # bytes from what is folded to what is asked of the third cache
 # Rows of less bytes are asked for whole: those that the first cache holds beside what is at work,
 # and those of which the second one holds two, and what goes with them.
-WHOLE = {"FETCH": "4 * AHEAD", "FETCH_ROW": "16 * AHEAD"}
+WHOLE = dict.fromkeys(("FETCH_NEXT", "FETCH_STREAM"), "4 * AHEAD") | {"FETCH_ROW": "16 * AHEAD"}
 
 
 class Fetches(RowEnds):
@@ -153,10 +153,10 @@ class Fetches(RowEnds):
             if around:
                 fetch = "FETCH_OUT" if written else "FETCH_NEXT"
             elif near:
-                fetch = "FETCH_NEAR" if single else "FETCH"
+                fetch = "FETCH_STREAM" if single else "FETCH"
                 distance = str(SOON) if goes_on else f"{next_turn}{distance}"
             elif rows:  # after a row comes something else, or nothing
-                fetch = "FETCH_ROW" if next_row else "FETCH"
+                fetch = "FETCH_ROW" if next_row else "FETCH_NEXT" if writes else "FETCH_STREAM"
                 row = f"{self.extent(item.axis)} * {abs(size)}"  # to a next one, or in a long one
                 use.ahead = (f"{row} < {WHOLE[fetch]} ? (1 + AHEAD / ({row} + 1)) * {distance} "
                              ": AHEAD")

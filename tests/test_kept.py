@@ -110,7 +110,7 @@ def test_all_of_a_short_row_from_memory_is_asked_for(columns):
     for rows in (x, x[::-1], x[:50]):
         np.testing.assert_allclose(f(rows), rows.sum(axis=1), atol=1e-11)
     text = f.dump(x)
-    assert "FETCH(x_p + i0 * x_s0 + (n1 - 1) * x_s1 + x_ahead);" in text
+    assert "FETCH_STREAM(x_p + i0 * x_s0 + (n1 - 1) * x_s1 + x_ahead);" in text
     assert "FETCH" not in f.dump(x[:50])
 
 

@@ -306,7 +306,7 @@ def test_where_the_inputs_of_folds_come_from(shape):
             assert np.array_equal(f(x), x.sum(axis=-1))
         third = x.nbytes > runtime.second_bytes()
         assert f.example((x,))[1].third == third
-        assert ("FETCH_NEAR(x_p" in f.dump(x)) == third
+        assert ("FETCH_STREAM(x_p" in f.dump(x)) == third
     assert {c.spec.third for c in f.specializations} == {False, True}
     assert getattr(f, "_hits", 6 - len(f.specializations)) == 6 - len(f.specializations)
 
