@@ -270,7 +270,7 @@ MACROS = {
     "AT": "#define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))",
     "TO_LINE": f'''\
 #define TO_LINE(to, size, n) /* elements until a line begins, if enough vectors follow */ \\
-  ((n) < {LINED} || (n) * (size) * (size) < 1024 ? (n) : (-(int64_t)(to) & 63) / (size))''',
+  ((n) < {LINED} || (n) * (size) < 1024 ? (n) : (-(int64_t)(to) & 63) / (size))''',
     "ROWS_OF": f'''\
 #define ROWS_OF(n, all) /* rows of n elements that go as one: some of all, within copies */ \\
   (8 * ((all) / 64 < {REPEATED // 8} / (n) ? (all) / 64 + 1 : {REPEATED // 8} / (n)))''',

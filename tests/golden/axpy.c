@@ -11,7 +11,7 @@
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define TO_LINE(to, size, n) /* elements until a line begins, if enough vectors follow */ \
-  ((n) < 128 || (n) * (size) * (size) < 1024 ? (n) : (-(int64_t)(to) & 63) / (size))
+  ((n) < 128 || (n) * (size) < 1024 ? (n) : (-(int64_t)(to) & 63) / (size))
 #define INDEPENDENT _Pragma("GCC ivdep")
 
 int kernel_axpy(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,

@@ -12,7 +12,7 @@ typedef __UINT64_TYPE__ uint64_t;
 typedef double _Complex complex128;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define TO_LINE(to, size, n) /* elements until a line begins, if enough vectors follow */ \
-  ((n) < 128 || (n) * (size) * (size) < 1024 ? (n) : (-(int64_t)(to) & 63) / (size))
+  ((n) < 128 || (n) * (size) < 1024 ? (n) : (-(int64_t)(to) & 63) / (size))
 #define INDEPENDENT _Pragma("GCC ivdep")
 
 static inline complex128 make_c128(double re, double im)

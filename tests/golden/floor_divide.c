@@ -14,7 +14,7 @@ typedef __INT32_TYPE__ int32_t;
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define TO_LINE(to, size, n) /* elements until a line begins, if enough vectors follow */ \
-  ((n) < 128 || (n) * (size) * (size) < 1024 ? (n) : (-(int64_t)(to) & 63) / (size))
+  ((n) < 128 || (n) * (size) < 1024 ? (n) : (-(int64_t)(to) & 63) / (size))
 #define INDEPENDENT _Pragma("GCC ivdep")
 
 /* the quotient rounded down; 0 if b is 0.  Doubles are exact, and have vector divisions. */

@@ -10,7 +10,7 @@
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define TO_LINE(to, size, n) /* elements until a line begins, if enough vectors follow */ \
-  ((n) < 128 || (n) * (size) * (size) < 1024 ? (n) : (-(int64_t)(to) & 63) / (size))
+  ((n) < 128 || (n) * (size) < 1024 ? (n) : (-(int64_t)(to) & 63) / (size))
 #define ROLLED _Pragma("GCC unroll 1") /* until there are vectors */
 #define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
