@@ -5,7 +5,7 @@ most: what it asks for comes meanwhile, and all of them find their rows in the s
 
 What is in a cache, but not in the first, comes sooner, and asking for it is work like another: that
 does a fold that reads least, if the first cache holds two rows, and no functions are called, which
-take longer than the rows to come.  A fold that is alone does so if it is in the third, but on
+take longer than the rows to come.  A fold that is alone does so if it is in the third, except on
 machines that foresee what sums read (`FETCH_STREAM`).
 """
 

@@ -73,7 +73,7 @@ def constants_of(identity: str, function: Callable[[str], Any]) -> Constants:
         if not pace or min(sums, products, doubles, rows) < 0:
             return Constants()  # there was no memory; another process will know
         if sums == UNASKED and products == FIRST:
-            products = UNASKED  # who foresees one stream foresees several
+            products = UNASKED  # nothing was gained by asking, and chosen ones lose by it
         pace = min(max(pace, 1 / 4), 4)  # the machine may be busy with other things
         divides = int(function(MEASURE_DIVISION_C)() < SLOW)
         known = cache_dirs.note(key)  # of the first of several processes that measure at once

@@ -107,22 +107,22 @@ class Fetches(RowEnds):
         Of strips, it is the next turn's of the loop `around`, and what that writes as well; and the
         next row of what the loop `asks` for, in place of the first that reads it.  Folds ask
         for that alone if nothing comes from memory; of the third cache those of everything go on.
-        What is alone, and only added up, in rows of `SUMMED` elements or more, or written past the
-        caches, is asked for as such.  What the loop `asks` for may go `back` in memory, if whoever
-        calls this sees to it.
+        One operand that is only added up, in rows of `SUMMED` elements or more, is asked for as
+        such, and so is one of which something is written.  What the loop `asks` for may go `back`
+        in memory, if whoever calls this sees to it.
         """
         found, asks = [], item.asks
         if self.streams:  # which processors foresee
             return []
         near = isinstance(item, LaneLoop) and not self.kernel.far
         goes_on = self.kernel.third and near and item.axis in self.within
-        single = goes_on or isinstance(item, LaneLoop) and item.alone
+        foreseen = goes_on or isinstance(item, LaneLoop) and item.alone
         late, few = (unforeseen(item.body, item.axis, k) for k in (1, most))
         every: list[Load | Write] = [*unforeseen(item.body, item.axis, len(self.kernel.operands))]
         if around:
             every += [s for s in statements(item.body) if isinstance(s, Write)]
         short = isinstance(item, LaneLoop) and item.most < SUMMED
-        alone = len({want.operand for want in every}) == 1 and not short
+        one = len({want.operand for want in every}) == 1 and not short
         writes = any(isinstance(s, Write) for s in statements(item.body))
         within = {s.axis for s in statements(item.body) if isinstance(s, (Loop, LaneLoop))}
         within -= {item.axis}  # what is read at every turn of these has no one place
@@ -145,7 +145,7 @@ class Fetches(RowEnds):
             size, written = layout.step * operand.dtype.itemsize, isinstance(want, Write)
             use = self.use(want.operand, want.access, written=written)
             fetch = "FETCH_AHEAD" if want in late else "FETCH_SEVERAL"
-            if alone and (writes or self.is_light(want)):
+            if one and (writes or self.is_light(want)):
                 fetch = "FETCH_MAP" if writes else "FETCH_SUM"
             distance = ""
             if rows:
@@ -153,7 +153,7 @@ class Fetches(RowEnds):
             if around:
                 fetch = "FETCH_OUT" if written else "FETCH_NEXT"
             elif near:
-                fetch = "FETCH_STREAM" if single else "FETCH"
+                fetch = "FETCH_STREAM" if foreseen else "FETCH"
                 distance = str(SOON) if goes_on else f"{next_turn}{distance}"
             elif rows:  # after a row comes something else, or nothing
                 fetch = "FETCH_ROW" if next_row else "FETCH_NEXT" if writes else "FETCH_STREAM"

@@ -118,7 +118,10 @@ class Lowering(Reads):
         return self.op("where", x.dtype, condition, x, y)
 
     def quotient(self, x: Value, y: Value) -> Value:
-        """`x / y`, or products where many `x` meet one `y`; right but near subnormal results."""
+        """`x / y`, or products where many `x` meet one `y`; right but near subnormal results.
+
+        If the inverse is known to be finite, they are products with that, right to two bits.
+        """
         many = y.axes < x.axes and x.axes.issuperset(self.axes)
         if x.dtype not in (np.float32, np.float64) or not many:
             return self.op("divide", x.dtype, x, y)
@@ -130,7 +133,7 @@ class Lowering(Reads):
             if not lacks:  # a power of 2
                 return self.op("multiply", dtype, x, high)
             return self.make(Op, x.axes, dtype, QUOTIENT, (x, y, one, high, low))
-        if least(y, self.least) > small:  # so that the inverse is finite
+        if least(y, self.least) > float(small):
             return self.make(Op, x.axes, dtype, PER, (x, y, self.op("reciprocal", dtype, y)))
         size = self.op("absolute", dtype, y)
         down = self.select(self.op("greater", BOOL, size, self.literal(dtype.type(large))),

@@ -87,7 +87,7 @@ NEAR = ScalarOp("near", 1, np.positive, {"*": "{0}"}, 14, notation="{0}",
 QUOTIENT = ScalarOp("quotient", 5, lambda x, y, scale, high, low: x / y,
                     {"f": "quotient_{S}({0}, {2}, {3}, {4})"}, notation="{0} / {1}", kinds="f",
                     cost=3)
-# Then the inverse of y is no infinity.
+# The same where 1 / y, which is no infinity, is known.
 PER = ScalarOp("per", 3, lambda x, y, inverse: x / y, {"f": "{0} * {2}"}, 13, notation="{0} / {1}",
                kinds="f")
 HIGH = ScalarOp("high", 1, np.reciprocal, {"f": "inverse_high_{S}({0})"}, notation="high({0})",
@@ -139,8 +139,8 @@ UNROUNDED = {
 }
 
 INTERNAL.update((op.name, op) for op in (
-    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, BEFORE, PER, QUOTIENT, HIGH, LOW, RATIO, DIVIDE_BY, OVER,
-    ROOT, SHORTCUT, CHOICE, *TIED.values()))
+    INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, BEFORE, QUOTIENT, PER, HIGH, LOW, RATIO, DIVIDE_BY,
+    OVER, ROOT, SHORTCUT, CHOICE, *TIED.values()))
 
 
 def cast_code(src: np.dtype, dst: np.dtype, many: bool = True) -> CCode:

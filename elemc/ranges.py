@@ -1,12 +1,15 @@
 """What values are never below, by which is known that their inverses do not overflow.
 
-A NaN is above and below nothing; what is made of it is one, whatever is known of its like.
+All that is said of results holds but for rounding, which is relative, for nothing is subtracted; of
+what may be NaN, it is said of the rest.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+
+import numpy as np
 
 from .accumulators import ACCUMULATORS
 from .close import fold_program
@@ -32,22 +35,27 @@ def _least(value: Value, known: Mapping[Value, float]) -> float:
     match value:
         case Literal():
             return -math.inf if math.isnan(value.value) else float(value.value)
-        case Convert():
+        case Convert() if np.can_cast(value.arg.dtype, value.dtype) or (
+                value.arg.dtype.kind in "biu" and value.dtype.kind == "f"):
             return known[value.arg]
         case Op() if value.dtype.kind == "f":  # integers wrap around
             return _of_op(value, [known[a] for a in value.args])
         case Fold() if value.dtype.kind == "f":
-            return _of_fold(value, [known[a] for a in (value.arg, value.initial) if a])
-    return 0 if isinstance(value, Extent) or value.dtype.kind in "bu" else -math.inf
+            return _of_fold(value, [known[a] for a in value.args[:1 + (value.initial is not None)]])
+        case Extent():
+            return 0
+    return 0 if value.dtype.kind in "bu" else -math.inf
 
 
 def _of_op(value: Op, args: list[float]) -> float:
+    """Of 0 it may be -0.0, and what that divides negative, but infinite: then inverses are 0."""
     name, positive = value.op.name, min(args, default=0) >= 0
-    if name == "multiply" and value.args[0] is value.args[1] or positive and name in (
-            "multiply", "divide"):
+    if name == "multiply" and value.args[0] is value.args[1]:
         return 0
     match name:
-        case "add":
+        case "multiply" | "divide" if positive:
+            return 0
+        case "add" if positive:
             return sum(args)
         case "sqrt":
             return math.sqrt(args[0]) if positive else 0
@@ -65,5 +73,7 @@ def _of_fold(value: Fold, args: list[float]) -> float:
     for name in FOLDS:
         if type(value) is Fold and value.program is fold_program(
                 ACCUMULATORS[name], value.arg.dtype):
-            return min(args) if name in EXTREMA else 0 if min(args) >= 0 else -math.inf
+            if name in EXTREMA:
+                return min(args)
+            return 0 if min(args) >= 0 else -math.inf
     return -math.inf

@@ -680,10 +680,12 @@ typedef struct {
   int64_t loop, way;
 } Trial;
 
-/* Which of some trials goes through memory fastest: the first one, but for others that are faster by a
- * twentieth at least, most times, for machines are noisy; -1 if there is no memory to find out. */
+enum { MOST = 4 }; /* trials */
+
+/* Which of some trials goes through memory fastest: each is held against the best one before, and has to
+ * be faster by a twentieth at least, most times, for machines are noisy; -1 if there is no memory. */
 static int fastest(const Trial *trials, int count) {
-  enum { BYTES = 24 * HUGE_PAGE, PASSES = 9, NUMBERS = BYTES / sizeof(double), MOST = 4 };
+  enum { BYTES = 24 * HUGE_PAGE, PASSES = 9, NUMBERS = BYTES / sizeof(double) };
   double *a = (double *)map_pages(BYTES);
   if (a == NULL) return -1;
   memset(a, 0, BYTES);
@@ -705,13 +707,13 @@ static int fastest(const Trial *trials, int count) {
 /* How memory is best asked for what a loop reads, the sums, the products or the doubles above: 0, 1, 2
  * or 8, as there; -1 if there is no memory to find out. */
 int64_t elemc_measure_asking(int64_t loop) {
-  const Trial trials[] = {{loop, FIRST}, {loop, UNASKED}, {loop, IN_TURNS}, {loop, SECOND}};
-  const int best = fastest(trials, 4);
+  const Trial trials[MOST] = {{loop, FIRST}, {loop, UNASKED}, {loop, IN_TURNS}, {loop, SECOND}};
+  const int best = fastest(trials, MOST);
   return best < 0 ? -1 : trials[best].way;
 }
 
-/* How many rows of one array are summed fastest at once, side by side, 4, or 1 that is asked for in a
- * `way`; -1 if there is no memory to find out. */
+/* How many rows of one array are summed fastest at once: 4 side by side, or 1, for which memory is asked
+ * in a `way`; -1 if there is no memory to find out. */
 int64_t elemc_measure_rows(int64_t way) {
   const Trial trials[] = {{SUMS, way}, {BY_FOURS, UNASKED}};
   const int best = fastest(trials, 2);

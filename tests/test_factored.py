@@ -134,6 +134,35 @@ def test_rows_are_multiplied_by_inverses_that_cannot_overflow(width, dtype):
                                    rtol=2 * info.eps, atol=info.smallest_subnormal)
 
 
+NEAR_ZERO = {  # of s, which is 0 but for the number at the end; and what s is
+    "wraps": (lambda s: s.astype("int8").astype("float64") + 2. + 1e-310, np.uint8(254)),
+    "wraps, 64 bits": (lambda s: s.astype("int64").astype("float64") + 2.**63 + 1e-310,
+                       np.uint64(2**63)),
+    "bool": (lambda s: ec.maximum(s, 300.).astype("bool").astype("float64") + (-1.) + 1e-310, 300.),
+    "rounded": (lambda s: (ec.maximum(s, 1 + 2**-30).astype("float32") + (-1.)) + 1e-40, 0.),
+    "underflow": (lambda s: ec.sqrt(ec.maximum(s, 1e-60).astype("float32")) + 1e-40, 0.),
+    "absorbed": (lambda s: ((ec.maximum(s, 1.) + 1e-9) + (-1.)) + 1e-40, np.float32(1)),
+}
+
+
+@pytest.mark.parametrize("name", NEAR_ZERO)
+def test_divisors_that_only_look_large_are_divided_by(name):
+    divisor, s = NEAR_ZERO[name]
+    tiny = 1e-40 if name in ("rounded", "underflow", "absorbed") else 1e-310
+    x = np.full((1, 3), tiny, "float32" if tiny == 1e-40 else "float64")
+    got = ec.grad(ec.compile(lambda c, x, s: ec.sum(x / divisor(s) * c)))(
+        np.ones_like(x), x, np.array([[s]]))
+    np.testing.assert_allclose(got, 1, rtol=1e-6)
+
+
+def test_bounds_beyond_the_range_of_the_divisor():
+    s, x = np.ones((1, 1), "float32"), np.ones((1, 3), "float32")
+    with np.errstate(all="raise"):
+        f = ec.grad(ec.compile(
+            lambda c, x, s: ec.sum(x / (ec.maximum(s, 3e38) + ec.maximum(s, 2e38)) * c)))
+        assert not np.any(f(x, x, s))
+
+
 def test_what_is_called_a_sum_may_be_anything():
     less = ec.Accumulator("sum", identity=0.0, combine=lambda a, v: a - v)
     x = np.ones((2, 3))
