@@ -708,7 +708,7 @@ static int fastest(const Trial *trials, int count) {
  * or 8, as there; -1 if there is no memory to find out. */
 int64_t elemc_measure_asking(int64_t loop) {
   const Trial trials[MOST] = {{loop, FIRST}, {loop, UNASKED}, {loop, IN_TURNS}, {loop, SECOND}};
-  const int best = fastest(trials, loop == DOUBLES ? 4 : 3); /* who sums waits for the second cache */
+  const int best = fastest(trials, loop == DOUBLES ? MOST : MOST - 1); /* sums wait for the second cache */
   return best < 0 ? -1 : trials[best].way;
 }
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from .build import FFI, KEEP_C, USE_THREADS_C, machine_constants, runtime_function
 from .cache import cache_dir, entries
-from .constants import Constants
+from .constants import FIRST, IN_TURNS, SECOND, UNASKED, Constants
 from .errors import ArgumentError, CompileError
 from .threads import choose, forget, number_of_threads
 from .toolchain import fallback, find_toolchain
@@ -83,7 +83,8 @@ def config() -> dict[str, str]:
         tool, problem = None, str(error)
     kept, most = get_recycling()
     machine = machine_constants(tool) if tool else Constants()
-    ways = {0: "unasked", 1: "ahead", 2: "ahead to the second cache", 8: "from 8 pages in turns"}
+    ways = {UNASKED: "unasked", FIRST: "ahead", SECOND: "ahead to the second cache",
+            IN_TURNS: "from 8 pages in turns"}
     held = entries()
     size = sum(e.size for e in held)
     return {
