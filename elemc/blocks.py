@@ -33,11 +33,11 @@ def maps(body: list[Statement]) -> Iterator[tuple[list[Statement], Loop]]:
             yield from maps(item.body)
 
 
-def maps_of_parts(body: Sequence[Statement]) -> Iterator[tuple[list[Statement], Loop]]:
-    """Such loops over a part of a strip."""
+def maps_of_parts(body: Sequence[Statement]) -> Iterator[tuple[Loop, Loop]]:
+    """Such loops over a part of a strip, and the loop over parts in which each stands."""
     for item in statements(body):
         if isinstance(item, Loop) and item.kind == "parts":
-            yield from ((item.body, s) for s in [*item.body] if isinstance(s, Loop) and _is_map(s))
+            yield from ((item, s) for s in [*item.body] if isinstance(s, Loop) and _is_map(s))
 
 
 def _is_map(loop: Loop) -> bool:

@@ -54,9 +54,12 @@ def call_in_blocks(kernel: Kernel, spec: Specialized) -> None:
                 plain = _Cut(loop, kernel.operands, names, elsewhere, divides=False).made()
                 new = [If(QUICK, plain, new)]
             body[at:at + 1] = new
-        for body, loop in maps_of_parts(phase.body):  # which are too short for quotients
-            at = body.index(loop)
-            body[at:at + 1] = _Cut(loop, kernel.operands, taken, streamed, divides=False).made()
+        for parts, loop in maps_of_parts(phase.body):  # which are too short for quotients
+            new = _Cut(loop, kernel.operands, taken, streamed, divides=False).made()
+            if [loop] == parts.body and not parts.ahead and _takes_operands(new):
+                parts.length = "HALF_PIECE"
+            at = parts.body.index(loop)
+            parts.body[at:at + 1] = new
 
 
 def _long_maps(phase: Phase, spec: Specialized) -> Iterator[tuple[list[Statement], Loop]]:
@@ -70,6 +73,13 @@ def _long_maps(phase: Phase, spec: Specialized) -> Iterator[tuple[list[Statement
         if id(loop) in joined or spec.between(loop.axis)[0] >= LINED or own and any(
                 map(of_many, walk(v for s in loop.body for v in values_of(s)))):
             yield body, loop
+
+
+def _takes_operands(cut: Sequence[Statement]) -> bool:
+    """Whether functions are called, and nothing is computed for them before."""
+    kinds = [s.kind for s in cut if isinstance(s, Loop)]
+    called = kinds.count("called")
+    return called > 0 and kinds[:called] == called * ["called"]
 
 
 def _divides_from_arrays(cut: Sequence[Statement]) -> bool:

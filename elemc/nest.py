@@ -128,13 +128,13 @@ class Loop:
     A "mirrored" one is part of a loop over the same axis, and goes the other way; a "turning" one
     copies what this turn of it and the next read across, as many as TURN.  One over "rows" takes as
     many at a time as a row is repeated, over "joined rows" all; "halves" convert float16, "called"
-    is a function; a "search" ends where its condition holds.  "parts" are of a strip, STAGE
-    elements each.  `lines` are writes of its body that go past the caches, a block at a time; of
-    `lined`, which it writes or reads, vectors are to be whole lines; `ahead` is the axis around of
-    which the next turn is asked for, as `asks` are operands whose next row is (`asking`); `length`
-    names how long strips are: STAGE, if they go from one loop to the next, PIECE, to a function,
-    ABREAST, if of rows, SLICED, if slices are within; `at_once` is how many turns go, side by side
-    or, of 8, in turn; `streams` of memory do so if four come sooner than one.
+    is a function; a "search" ends where its condition holds.  "parts" are of a strip.  `lines` are
+    writes of its body that go past the caches, a block at a time; of `lined`, which it writes or
+    reads, vectors are to be whole lines; `ahead` is the axis around of which the next turn is asked
+    for, as `asks` are operands whose next row is (`asking`); `length` names how long strips, or
+    parts, are: STAGE, if they go from one loop to the next, PIECE, to a function, ABREAST, if of
+    rows, SLICED, if slices are within; `at_once` is how many turns go, side by side or, of 8, in
+    turn; `streams` of memory do so if four come sooner than one.
     """
 
     axis: str

@@ -16,6 +16,7 @@ from dataclasses import replace
 from .accesses import follows, may_turn, meets, memory_order, order_in_memory
 from .cost import HEAVY, MEETING, calls, cost
 from .layout import Operand
+from .nest import LANE_BYTES, PACK, ROWS
 from .quotients import divides
 from .refold import loads_of
 from .roots import Root, axis_of, folds_below, holds, in_strips, read_apart
@@ -42,7 +43,9 @@ def roots(spec: Specialized) -> list[Root]:
     """Folds and stores, each after the folds it needs."""
     targets = [v for s in spec.stores for v in (s.value, s.mask) if v is not None]
     found: list[Root] = []
-    short, few = _short_axes(spec), few_axes(spec)
+    few = few_axes(spec)
+    short = _short_axes(spec).union(*(
+        _short_strip(v, spec) for v in walk(targets) if isinstance(v, Fold)))
     for value in walk(targets):
         if isinstance(value, Fold):
             below = [value.arg] if isinstance(value, Place) else value.args
@@ -108,6 +111,17 @@ def _short_axes(spec: Specialized) -> frozenset[str]:
     stored = {a for s in spec.stores for at in s.access for a in at.axes}
     return frozenset(a for a in spec.axes if FEW // 2 < most[a] < VECTOR or a in folded and (
         most[a] < VECTOR or most[a] == VECTOR and a in stored))
+
+
+def _short_strip(fold: Fold, spec: Specialized) -> set[str]:
+    """The strip of a fold that calls functions, if it fills no vector, of few rows."""
+    values, (kept, over) = walk(fold.args), _kept_and_folded(fold, spec)
+    strip = _strip_axis(loads_of(fold, spec), spec.operands, kept, over)
+    if strip is None or not calls(values):
+        return set()
+    widest = max(v.dtype.itemsize for v in values)
+    short = spec.between(strip)[1] * widest < LANE_BYTES
+    return {strip} if short and spec.between(over[-1])[1] < PACK * ROWS else set()
 
 
 def _is_long(axis: str, spec: Specialized) -> bool:
@@ -197,17 +211,21 @@ def _order_of_like(values: Sequence[Value], needs: Sequence[Fold], order: tuple[
 def _fold_order(fold: Fold, spec: Specialized, few: frozenset[str],
                 short: frozenset[str]) -> tuple[str, ...]:
     """Kept axes, then folded ones; each in memory order, unless the fold minds its order."""
-    loads = loads_of(fold, spec)
-    memory = order_in_memory(loads, spec.operands)
-    axes = [*memory, *(a for a in spec.axes if a not in memory)]
-    kept = [a for a in axes if a in fold.axes and a not in fold.over]
-    over = [a for a in axes if a in fold.over] if fold.merges else list(fold.over)
-    strip = _strip_axis(loads, spec.operands, kept, over)
+    kept, over = _kept_and_folded(fold, spec)
+    strip = _strip_axis(loads_of(fold, spec), spec.operands, kept, over)
     if strip in short:
         strip = next((a for a in reversed(kept) if _is_long(a, spec)), strip)
     if strip is None or fold.merges and few.issuperset(over):
         return (*kept, *over)
     return (*(a for a in kept if a != strip), f"{strip}/", *over, strip)
+
+
+def _kept_and_folded(fold: Fold, spec: Specialized) -> tuple[list[str], list[str]]:
+    """The axes that a fold keeps, and those it folds over, in memory order, unless it minds its."""
+    memory = order_in_memory(loads_of(fold, spec), spec.operands)
+    axes = [*memory, *(a for a in spec.axes if a not in memory)]
+    kept = [a for a in axes if a in fold.axes and a not in fold.over]
+    return kept, [a for a in axes if a in fold.over] if fold.merges else list(fold.over)
 
 
 def _strip_axis(loads: Sequence[Load], operands: Sequence[Operand], kept: Sequence[str],

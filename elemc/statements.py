@@ -52,6 +52,7 @@ class Statements(RowLoops):
         self.checks = False
         self.streamed: dict[str, str] = {}  # outputs that go past the caches, and their C types
         self.line_length = LINE_BYTES
+        self.parted = ""  # the name of the length of the parts of a strip
 
     def rolled(self, item: Loop) -> bool:
         """Whether a loop over a short row has to stay one, until gcc makes vectors of it.
@@ -95,7 +96,7 @@ class Statements(RowLoops):
                 return {"kind": "let", "name": item.name, "type": self.type(value.dtype),
                         "value": text}
             case Local():
-                strip = "STAGE" if self.ends else self.strip
+                strip = self.parted or self.strip
                 if item.strip and strip != "LINE":
                     self.need_strip(strip, item.dtype.itemsize, times=self.wide)
                     self.staged = {*self.staged, item.name} if self.ends else (
@@ -251,14 +252,15 @@ class Statements(RowLoops):
 
         More at once than that are more than processors can ask for: these then wait.
         """
-        self.ends = "at", "to"
+        self.ends, self.parted = ("at", "to"), item.length
         body, fetch = self.body(item.body), []
         if item.ahead:
             fetch = self.fetches(item, f"(b{k} + at)", len(self.kernel.operands), item.ahead)
         for *_, size in fetch:
-            self.need_strip("STAGE", size)
-        self.ends = ()
-        return {"kind": "parts", "width": f"w{k}", "fetch": fetch, "body": body}
+            self.need_strip(item.length, size)
+        self.ends, self.parted = (), ""
+        return {"kind": "parts", "width": f"w{k}", "most": item.length, "fetch": fetch,
+                "body": body}
 
     def search(self, item: Loop) -> dict[str, Any]:
         """A loop that ends where something holds, for which some elements are looked at at once."""

@@ -346,3 +346,20 @@ def test_gradient_of_a_product_along_short_rows_within_others(shape, axes):
     x = np.random.default_rng(0).uniform(0.9, 1.1, shape)
     grad = ec.grad(ec.compile(lambda x: np.sum(np.prod(x, axis=axes))))
     np.testing.assert_allclose(grad(x), np.prod(x, axis=axes, keepdims=True) / x, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype, width, turned", [
+    ("float64", 2, True), ("float64", 4, True), ("float64", 7, True), ("float64", 8, False),
+    ("float32", 3, True), ("float32", 8, True), ("float32", 15, True), ("float32", 16, False)])
+@pytest.mark.parametrize("function", [
+    lambda x: np.sum(np.sin(x), axis=1),
+    lambda x: np.exp(x) / np.sum(np.exp(x), axis=1, keepdims=True)])
+def test_functions_of_strips_that_fill_no_vector_go_along_a_long_axis(dtype, width, turned, function):
+    f, rng = ec.compile(function), np.random.default_rng(0)
+    for rows in (7, 63):
+        x = rng.standard_normal((40, rows, width)).astype(dtype)
+        for of in (x, x[:, :, ::-1], x[:, ::-1], np.asfortranarray(x)):
+            np.testing.assert_allclose(f(of), function(of), rtol=1e-5 if dtype == "float32" else 1e-13,
+                                       atol=1e-5 if dtype == "float32" else 1e-13)
+        np.testing.assert_array_equal(f(x)[3:4], f(x[3:4]))
+        assert ("_each(" not in f.dump(x)) == turned
