@@ -99,8 +99,8 @@ class Statements(RowLoops):
                 strip = self.parted or self.strip
                 if item.strip and strip != "LINE":
                     self.need_strip(strip, item.dtype.itemsize, times=self.wide)
-                    self.staged = {*self.staged, item.name} if self.ends else (
-                        self.staged - {item.name})
+                self.staged = {*self.staged, item.name} if item.strip and self.ends else (
+                    self.staged - {item.name})
                 size = (f"[{strip}]" if item.strip else "[TILE][TILE + PAD]" if item.tile
                         else f"[{UNITS.get(item.length, item.length)}]" if item.length
                         else f"[PACK * {item.rows}]" if item.rows else "")

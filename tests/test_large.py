@@ -660,3 +660,15 @@ def test_strips_are_stored_where_their_columns_are_folded(monkeypatch, dtype, sh
         assert (memory[:3] == 7).all() and (memory[-2:] == 7).all()
     finally:
         ec.set_num_threads(before)
+
+
+@pytest.mark.parametrize("shape", [(600, 40), (1100, 300), (40, 7, 300), (3000, 5)])
+@pytest.mark.parametrize("axis", [0, 1, -1, (0, -1)])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_functions_that_are_computed_again_for_what_is_streamed(large, shape, axis, dtype):
+    def softmax(x):
+        e = np.exp(x - np.max(x, axis=axis, keepdims=True))
+        return e / np.sum(e, axis=axis, keepdims=True)
+
+    x = values(shape, dtype)
+    np.testing.assert_allclose(ec.compile(softmax)(x), softmax(x), rtol=3e-5 if dtype == "float32" else 1e-12)
