@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .accesses import runs_along
-from .cost import HELD, calls, cost
+from .cost import ALONE, HEAVY, HELD, calls, cost
 from .nest import LaneLoop, Loop, Statement, statements, values_of
+from .roots import Root
 from .sharing import rows_of
-from .values import ASKED, BACK, LINED, Load, Specialized, Value, walk
+from .values import ASKED, BACK, LINED, NARROW, Fold, Load, Specialized, Value, is_fold, walk
 
 HELD_BYTES = 8192  # of a row, at most, of which the first cache holds this and the next one
 
@@ -52,6 +53,27 @@ def ask_in_time(body: Sequence[Statement], around: str, spec: Specialized) -> No
                 if isinstance(row, LaneLoop):
                     row.alone = len(rows) == 1
                 _ask(row, operand)
+
+
+def comes_late(loop: Loop, roots: Sequence[Root], last: bool, spec: Specialized) -> bool:
+    """Whether a loop over rows that come from memory asks for the next ones before it begins.
+
+    Loops over strips need not where they compute little: then processors look far enough ahead.  If
+    few rows are folded side by side, these have to be `ALONE` bytes long, or of the next ones more
+    is asked for than is read; and they are asked of the third cache, too.
+    """
+    low, high = spec.between(loop.axis)
+    if not last:
+        values = walk((v for r in roots for v in r.inputs()), is_fold)
+        of = [spec.operands[v.operand] for v in values
+              if isinstance(v, Load) and loop.axis in v.axes]
+        size = min((o.dtype.itemsize * abs(o.layout.step) for o in of), default=0)
+        late = spec.far or spec.third
+        return loop.independent and late and low * size >= ALONE and high <= NARROW
+    if loop.kind == "lane":
+        heavy = cost(walk(v for r in roots for v in r.inputs())) >= HEAVY
+        return spec.far and heavy and any(isinstance(r.of, Fold) for r in roots)
+    return spec.far and high <= NARROW and all(isinstance(r.of, Fold) and r.by_rows for r in roots)
 
 
 def short_and_back(body: Sequence[Statement], axis: str, spec: Specialized) -> frozenset[int]:

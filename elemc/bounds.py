@@ -179,7 +179,8 @@ class _Marks:
             again = read_again(loads, axis, self.spec.operands)
             marks += [FILLED // sum(v.dtype.itemsize for v in again)] if again else []
         if self.folded and not along and (far or self.spec.third):
-            marks += [ALONE // size - 1, NARROW] + (
+            step = abs(self.spec.operands[operand].layout.step) or 1
+            marks += [ALONE // size - 1, ALONE // (size * step) - 1, NARROW] + (
                 [FORESEEN // size - 1, FAR_FORESEEN // size] if far else [])
         if along and far:
             marks += [SUMMED - 1, STREAM // size - 1]

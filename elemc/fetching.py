@@ -104,9 +104,10 @@ class Fetches(RowEnds):
         What `unforeseen` tells of up to `most` operands alone, of which more than one are asked for
         in turns or not at all, and of any number of them the rows that do not follow each other;
         only where few bytes lie between elements, and only the first loop that reads them asks.
-        Of strips, it is the next turn's of the loop `around`, and what that writes as well; and the
-        next row of what the loop `asks` for, in place of the first that reads it.  Folds ask
-        for that alone if nothing comes from memory; of the third cache those of everything go on.
+        It is the next turn's of a loop `around`, for parts of strips, and what that writes as well,
+        and for few rows side by side, each of which is asked for in a loop of its own; and the next
+        row of what the loop `asks` for, in place of the first that reads it.  Folds ask for that
+        alone if nothing comes from memory; of the third cache those of everything go on.
         One operand that is only added up, in rows of `SUMMED` elements or more, is asked for as
         such, and so is one of which something is written.  What the loop `asks` for may go `back`
         in memory, if whoever calls this sees to it.
@@ -119,7 +120,7 @@ class Fetches(RowEnds):
         foreseen = goes_on or isinstance(item, LaneLoop) and item.alone
         late, few = (unforeseen(item.body, item.axis, k) for k in (1, most))
         every: list[Load | Write] = [*unforeseen(item.body, item.axis, len(self.kernel.operands))]
-        if around:
+        if isinstance(item, Loop) and item.kind == "parts":
             every += [s for s in statements(item.body) if isinstance(s, Write)]
         short = isinstance(item, LaneLoop) and item.most < SUMMED
         one = len({want.operand for want in every}) == 1 and not short
@@ -131,13 +132,13 @@ class Fetches(RowEnds):
             operand = self.kernel.operands[want.operand]
             layout = operand.layout
             lines = runs_along(want.access, layout.perm, item.axis)
-            rows, follow = rows_of(want.access, layout)
+            rows, follow = rows_of(want.access, layout, within if around else ())
             next_row = want.operand in asks
             asks -= {want.operand}
             rows = "" if follow and not (around or next_row) else rows
             lines &= layout.step > 0 or back and next_row
             again = want.operand in self.fetched and not (around or next_row)
-            loose = any(not within.isdisjoint(at.axes) for at in want.access)
+            loose = not around and any(not within.isdisjoint(at.axes) for at in want.access)
             if again or loose or not lines or rows is None or (around and rows != around) or not (
                     next_row or goes_on if near else around or rows or want in few):
                 continue

@@ -19,7 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from .accesses import runs_along
-from .asking import ask_in_time, short_and_back
+from .asking import ask_in_time, comes_late, short_and_back
 from .blocks import of_many
 from .calling import call_in_blocks
 from .cost import HEAVY, calls, cost
@@ -55,9 +55,7 @@ from .specialize import following_rows, lines
 from .stages import stages
 from .values import (
     LINED,
-    NARROW,
     Access,
-    Fold,
     Load,
     Scan,
     Specialized,
@@ -203,7 +201,7 @@ class _Scheduler(Keeping):
             loop = Loop(axis, self.kind(axis, bound, segment), [], reverse=bool(segment.reverse))
             loop.independent = segment.in_pieces and (
                 last or around_few(segment.roots, inner, self.spec))
-            if self.spec.far and last and self.comes_late(loop, segment):
+            if bound and comes_late(loop, segment.roots, last, self.spec):
                 loop.ahead = axis_of(bound[-1])
             scope.body.append(loop)
             inside = scope.inside(loop.body)
@@ -341,17 +339,6 @@ class _Scheduler(Keeping):
         rows, row = self.following.get(write.operand, ("", ""))
         others = {a for at in write.access for a in at.axes} - {rows, row}
         return rows == axis and row not in map(axis_of, bound) and others.issubset(bound)
-
-    def comes_late(self, loop: Loop, segment: Segment) -> bool:
-        """Whether a loop over rows that come from memory should ask for the next.
-
-        Loops over strips need not where they compute little: then processors look far enough ahead.
-        """
-        if loop.kind == "lane":
-            heavy = cost(walk(v for r in segment.roots for v in r.inputs())) >= HEAVY
-            return heavy and any(isinstance(r.of, Fold) for r in segment.roots)
-        return self.spec.between(loop.axis)[1] <= NARROW and all(
-            r.of in self.by_rows for r in segment.roots)
 
     def strip(self, segment: Segment, bound: tuple[str, ...], scope: Scope) -> None:
         """The loop over the strips of an axis."""

@@ -53,11 +53,15 @@ def same_states(a: Store | Fold, b: Store | Fold) -> bool:
     return next(before) == next(before)
 
 
-def rows_of(access: Access, layout: Layout) -> tuple[str | None, bool]:
-    """The axis of the rows that are lines of memory ("": there is one row), and if they go on."""
+def rows_of(access: Access, layout: Layout, within: Collection[str] = ()
+            ) -> tuple[str | None, bool]:
+    """The axis of the rows that are lines of memory ("": there is one row), and if they go on.
+
+    Rows `within` are taken together.
+    """
     outer = zip(layout.perm, layout.packed, strict=False)
     return next(((access[dim].axis, packed) for dim, packed in reversed([*outer])
-                 if access[dim] != ZERO), ("", False))  # that of a merged axis is ZERO
+                 if access[dim] != ZERO and access[dim].axis not in within), ("", False))
 
 
 def across(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialized,

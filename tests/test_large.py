@@ -672,3 +672,16 @@ def test_functions_that_are_computed_again_for_what_is_streamed(large, shape, ax
 
     x = values(shape, dtype)
     np.testing.assert_allclose(ec.compile(softmax)(x), softmax(x), rtol=3e-5 if dtype == "float32" else 1e-12)
+
+
+@pytest.mark.parametrize("rows, columns, step, asked", [
+    (7, 63, 1, False), (7, 64, 1, True), (2, 200, 1, True), (9, 64, 1, False), (7, 32, 2, True),
+    (3, 800, 1, False)])
+def test_few_rows_side_by_side_ask_for_the_next(rows, columns, step, asked, monkeypatch):
+    monkeypatch.setattr(runtime, "large_bytes", lambda: 0)
+    monkeypatch.setattr(runtime, "outgrows_caches", lambda lines, sizes: False)
+    x = values((20, rows, columns * step), "float64")[:, :, ::step]
+    for function in (lambda x: np.sum(x, axis=1), lambda x: np.max(x * x, axis=1)):
+        f = ec.compile(function)
+        assert ("FETCH_LINE(FETCH_NEXT, x_p + i0 * x_s0 + i2 * x_s2 + x_s0," in f.dump(x)) == asked
+        np.testing.assert_allclose(f(x), function(x), rtol=1e-13)
