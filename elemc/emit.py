@@ -281,8 +281,8 @@ MACROS = {
     "ROWS_IN_TURN": f"#define ROWS_IN_TURN (ASK == 8 || ASK_MAP == 2 ? 1 : {ROWS_IN_TURN}) "
                     "/* where several are no better than one */",
     # whoever calls these has a rest
-    "elemc_rest": """\
-typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the latest line */
+    "elemc_rest": "typedef struct { _Alignas(64) char line[64]; char *next; int64_t held; } "
+                  """elemc_rest; /* of the latest line */
 extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), """
               "elemc_end_stream(elemc_rest *rest);",
     "FETCH": "#define FETCH(from) __builtin_prefetch(from)",

@@ -59,7 +59,7 @@ class RowLoops(FoldLoops):
         self.helpers["repeat"] = None
         name, dtype, [axis] = item.array.name, item.array.dtype, item.array.dims
         local = {"kind": "local", "type": self.type(dtype),
-                 "name": f"{name}[{REPEATED}] __attribute__((aligned(64)))"}
+                 "name": f"{name}[{REPEATED}]", "array": True}
         [first] = self.body([Loop(axis, "serial", [Assign(item.array, item.value)], True)])
         length, rows = self.extent(axis), self.extent(item.rows)
         size = 4 if dtype == np.float16 else dtype.itemsize  # float16 is held as float

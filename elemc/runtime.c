@@ -22,7 +22,8 @@
 /* What a kernel holds of an output that goes past the caches: the line that the latest block did not
  * fill, of which there are `held` bytes, and where in memory it goes on; as in the C of kernels. */
 typedef struct {
-  char line[64], *next;
+  _Alignas(64) char line[64];
+  char *next;
   int64_t held;
 } elemc_rest;
 

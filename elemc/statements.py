@@ -104,7 +104,8 @@ class Statements(RowLoops):
                 size = (f"[{strip}]" if item.strip else "[TILE][TILE + PAD]" if item.tile
                         else f"[{UNITS.get(item.length, item.length)}]" if item.length
                         else f"[PACK * {item.rows}]" if item.rows else "")
-                return {"kind": "local", "name": item.name + size, "type": self.type(item.dtype)}
+                return {"kind": "local", "name": item.name + size, "array": bool(size),
+                        "type": self.type(item.dtype)}
             case Assign():
                 return {"kind": "assign", "target": self.text(item.target),
                         "value": self.text(item.value, item.stored),

@@ -11,7 +11,7 @@
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define WHOLE_LINES(to, size, n) ((n) - ((int64_t)(to) & 63) / (size) % (n)) /* n elements, or until a line ends */
-typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the latest line */
+typedef struct { _Alignas(64) char line[64]; char *next; int64_t held; } elemc_rest; /* of the latest line */
 extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), elemc_end_stream(elemc_rest *rest);
 #define IN_TURNS(from) ((from) + 32768 - ((int64_t)(from) & 32767) /* 32 KiB on, of 8 pages */ \
   + (((int64_t)(from) >> 6 & 7) << 12) + (((int64_t)(from) >> 9 & 63) << 6))
@@ -30,7 +30,7 @@ int kernel_broadcast_streamed(int64_t phase, int64_t begin, int64_t end, char *c
   const char *const y_p = p[1]; const int64_t y_s1 = 8;
   char *const z_p = p[2]; const int64_t z_s0 = s[1], z_s1 = 8;
 
-  elemc_rest z_rest = {0}; double z_line[LINE]; /* goes past the caches, in blocks */
+  elemc_rest z_rest = {0}; _Alignas(64) double z_line[LINE]; /* goes past the caches, in blocks */
   for (int64_t i0 = begin; i0 < end; i0++) {
     for (int64_t b1 = 0, e1; b1 < n1; b1 = e1) {
       e1 = n1 - b1 <= LINE ? n1 : b1 + WHOLE_LINES(z_p + i0 * z_s0 + b1 * z_s1, 8, LINE);

@@ -30,10 +30,10 @@ int kernel_folded_functions(int64_t phase, int64_t begin, int64_t end, char *con
     for (int64_t i1 = begin; i1 < end; i1++) {
       const int64_t begin0 = i1 * BLOCK;
       const int64_t end0 = n0 - begin0 < BLOCK ? n0 : begin0 + BLOCK;
-      double row[BLOCK];
+      _Alignas(64) double row[BLOCK];
       for (int64_t b0 = begin0; b0 < end0; b0 += HALF_PIECE) {
         const int w0 = end0 - b0 < HALF_PIECE ? (int)(end0 - b0) : HALF_PIECE;
-        double exp_block[HALF_PIECE];
+        _Alignas(64) double exp_block[HALF_PIECE];
         elemc_exp_each(exp_block, y_p + b0 * y_s0, w0);
         elemc_log1p_each(&row[b0 - begin0], exp_block, w0);
       }

@@ -45,9 +45,9 @@ int kernel_half(int64_t phase, int64_t begin, int64_t end, char *const *p, const
 
   for (int64_t b0 = begin; b0 < end; b0 += PIECE) {
     const int w0 = end - b0 < PIECE ? (int)(end - b0) : PIECE;
-    float x_floats[PIECE];
+    _Alignas(64) float x_floats[PIECE];
     elemc_floats_of_halves(x_floats, x_p + b0 * x_s0, w0);
-    float z_floats[PIECE];
+    _Alignas(64) float z_floats[PIECE];
     INDEPENDENT for (int l = 0; l < w0; l++) {
       const float x_v = x_floats[l];
       z_floats[l] = round_half(x_v * x_v) + 1.0f;

@@ -84,7 +84,7 @@ int kernel_logsumexp(int64_t phase, int64_t begin, int64_t end, char *const *p, 
   if (phase == 1) {
     for (int64_t b0 = begin; b0 < end; b0 += HALF_PIECE) {
       const int w0 = end - b0 < HALF_PIECE ? (int)(end - b0) : HALF_PIECE;
-      double log_block[HALF_PIECE];
+      _Alignas(64) double log_block[HALF_PIECE];
       elemc_log_each(log_block, &buffer1[b0], w0);
       INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
         AT(double, z_p, i0 * z_s0) = log_block[l] + buffer0[i0];

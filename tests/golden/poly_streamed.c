@@ -11,7 +11,7 @@
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define WHOLE_LINES(to, size, n) ((n) - ((int64_t)(to) & 63) / (size) % (n)) /* n elements, or until a line ends */
-typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the latest line */
+typedef struct { _Alignas(64) char line[64]; char *next; int64_t held; } elemc_rest; /* of the latest line */
 extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), elemc_end_stream(elemc_rest *rest);
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { LINE = 128 };
@@ -23,7 +23,7 @@ int kernel_poly_streamed(int64_t phase, int64_t begin, int64_t end, char *const 
   const char *const w_in_p = p[1]; const int64_t w_in_s0 = 8;
   char *const z_p = p[2]; const int64_t z_s0 = 8;
 
-  elemc_rest z_rest = {0}; double z_line[LINE]; /* goes past the caches, in blocks */
+  elemc_rest z_rest = {0}; _Alignas(64) double z_line[LINE]; /* goes past the caches, in blocks */
   for (int64_t b0 = begin, e0; b0 < end; b0 = e0) {
     e0 = end - b0 <= LINE ? end : b0 + WHOLE_LINES(z_p + b0 * z_s0, 8, LINE);
     INDEPENDENT for (int64_t i0 = b0; i0 < e0; i0++) {

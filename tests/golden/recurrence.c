@@ -82,7 +82,7 @@ int kernel_recurrence(int64_t phase, int64_t begin, int64_t end, char *const *p,
   for (int64_t b0 = begin; b0 < end; b0 += ABREAST) {
     const int w0 = end - b0 < ABREAST ? (int)(end - b0) : ABREAST;
     turn_f64(x_rows0, ABREAST * 8, x_p + b0 * x_s0, x_s0, n1, w0);
-    double horner0[ABREAST];
+    _Alignas(64) double horner0[ABREAST];
     INDEPENDENT for (int l = 0; l < w0; l++)
       horner0[l] = 0.0;
     for (int64_t i1 = 0; i1 < n1; i1++) {

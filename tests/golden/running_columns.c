@@ -21,7 +21,7 @@ int kernel_running_columns(int64_t phase, int64_t begin, int64_t end, char *cons
 
   for (int64_t b0 = begin; b0 < end; b0 += STRIP) {
     const int w0 = end - b0 < STRIP ? (int)(end - b0) : STRIP;
-    double sum0[STRIP];
+    _Alignas(64) double sum0[STRIP];
     INDEPENDENT for (int l = 0; l < w0; l++)
       sum0[l] = 0.0;
     for (int64_t i1 = 0; i1 < n1; i1++) {

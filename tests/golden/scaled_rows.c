@@ -29,7 +29,7 @@ int kernel_scaled_rows(int64_t phase, int64_t begin, int64_t end, char *const *p
   char *const z_p = p[1]; const int64_t z_s0 = s[0], z_s1 = 4;
   const char *const x_p = p[2]; const int64_t x_s0 = s[1], x_s1 = 4;
 
-  float gain_rows[1024] __attribute__((aligned(64)));
+  _Alignas(64) float gain_rows[1024];
   INDEPENDENT for (int64_t i1 = 0; i1 < n1; i1++)
     gain_rows[i1] = AT(const float, gain_p, i1 * gain_s1);
   repeat(gain_rows, n1 * 4, ROWS_OF(n1, n0));

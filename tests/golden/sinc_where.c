@@ -21,7 +21,7 @@ int kernel_sinc_where(int64_t phase, int64_t begin, int64_t end, char *const *p,
 
   for (int64_t b0 = begin; b0 < end; b0 += HALF_PIECE) {
     const int w0 = end - b0 < HALF_PIECE ? (int)(end - b0) : HALF_PIECE;
-    double sin_block[HALF_PIECE];
+    _Alignas(64) double sin_block[HALF_PIECE];
     elemc_sin_each(sin_block, y_p + b0 * y_s0, w0);
     INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++) {
       const double y_v = AT(const double, y_p, i0 * y_s0);

@@ -70,7 +70,7 @@ int kernel_softmax_columns(int64_t phase, int64_t begin, int64_t end, char *cons
     for (int64_t b0 = begin; b0 < end; b0 += STRIP) {
       const int w0 = end - b0 < STRIP ? (int)(end - b0) : STRIP;
       /* max0: max along i1 */
-      double max0[STRIP];
+      _Alignas(64) double max0[STRIP];
       for (int l = 0; l < w0; l++)
         max0[l] = -__builtin_inf();
       for (int64_t k = 0; k < n1 / RUN; k++) {
@@ -86,7 +86,7 @@ int kernel_softmax_columns(int64_t phase, int64_t begin, int64_t end, char *cons
           max0[l] = maximum_f64(max0[l], AT(const double, x_p, i0 * x_s0 + i1 * x_s1));
       }
       /* sum0: sum along i1 */
-      double sum0[STRIP], sum0_tree[LEVELS(n1 / ROWS + 1) * w0];
+      _Alignas(64) double sum0[STRIP], sum0_tree[LEVELS(n1 / ROWS + 1) * w0];
       int64_t sum0_count = 0;
       for (int64_t b1 = 0; b1 < n1; b1 += ROWS, sum0_count++) {
         const int64_t e1 = b1 + ROWS < n1 ? b1 + ROWS : n1;
@@ -95,7 +95,7 @@ int kernel_softmax_columns(int64_t phase, int64_t begin, int64_t end, char *cons
         for (int64_t i1 = b1; i1 < e1; i1++) {
           for (int64_t at = 0, to; at < w0; at = to) {
             to = w0 - at < STAGE ? w0 : at + STAGE;
-            double exp_block[STAGE];
+            _Alignas(64) double exp_block[STAGE];
             INDEPENDENT for (int64_t l = at, i0 = b0 + at; l < to; l++, i0++)
               exp_block[l - at] = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) - max0[l];
             elemc_exp_each(exp_block, exp_block, to - at);

@@ -10,7 +10,7 @@
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define WHOLE_LINES(to, size, n) ((n) - ((int64_t)(to) & 63) / (size) % (n)) /* n elements, or until a line ends */
-typedef struct { char line[64], *next; int64_t held; } elemc_rest; /* of the latest line */
+typedef struct { _Alignas(64) char line[64]; char *next; int64_t held; } elemc_rest; /* of the latest line */
 extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), elemc_end_stream(elemc_rest *rest);
 #define FETCH_ROW(from) __builtin_prefetch(from, 0, 2) /* to the second cache */
 #define FETCH_LINE(fetch, from, bytes) for (int64_t line = 0; line < (bytes); line += 64) fetch((from) + line)
@@ -37,7 +37,7 @@ int kernel_softmax_streamed(int64_t phase, int64_t begin, int64_t end, char *con
   char *const z_p = p[1]; const int64_t z_s0 = s[1], z_s1 = 8;
   double *const buffer0 = (double *)w[0]; /* buffers */
 
-  elemc_rest z_rest = {0}; double z_line[LINE]; /* goes past the caches, in blocks */
+  elemc_rest z_rest = {0}; _Alignas(64) double z_line[LINE]; /* goes past the caches, in blocks */
   for (int64_t i0 = begin; i0 < end; i0++) {
     /* max0: max along i1, in lanes */
     double max0_lane[LANES] = {[0 ... LANES - 1] = -__builtin_inf()};

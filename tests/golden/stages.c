@@ -24,13 +24,13 @@ int kernel_stages(int64_t phase, int64_t begin, int64_t end, char *const *p, con
 
   for (int64_t b0 = begin; b0 < end; b0 += HALF_PIECE) {
     const int w0 = end - b0 < HALF_PIECE ? (int)(end - b0) : HALF_PIECE;
-    double exp_block[HALF_PIECE];
+    _Alignas(64) double exp_block[HALF_PIECE];
     INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++) {
       const double y_v = AT(const double, y_p, i0 * y_s0);
       exp_block[l] = -y_v * y_v;
     }
     elemc_exp_each(exp_block, exp_block, w0);
-    double sin_block[HALF_PIECE];
+    _Alignas(64) double sin_block[HALF_PIECE];
     elemc_sin_each(sin_block, exp_block, w0);
     INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
       AT(double, z_p, i0 * z_s0) = sin_block[l] + AT(const double, w_in_p, i0 * w_in_s0);

@@ -53,7 +53,7 @@ int kernel_sum_columns(int64_t phase, int64_t begin, int64_t end, char *const *p
   for (int64_t b0 = begin; b0 < end; b0 += STRIP) {
     const int w0 = end - b0 < STRIP ? (int)(end - b0) : STRIP;
     /* sum0: sum along i1 */
-    double sum0[STRIP], sum0_tree[LEVELS(n1 / ROWS + 1) * w0];
+    _Alignas(64) double sum0[STRIP], sum0_tree[LEVELS(n1 / ROWS + 1) * w0];
     int64_t sum0_count = 0;
     for (int64_t b1 = 0; b1 < n1; b1 += ROWS, sum0_count++) {
       const int64_t e1 = b1 + ROWS < n1 ? b1 + ROWS : n1;

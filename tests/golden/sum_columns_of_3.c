@@ -53,17 +53,17 @@ int kernel_sum_columns_of_3(int64_t phase, int64_t begin, int64_t end, char *con
   for (int64_t b0 = begin; b0 < end; b0 += STRIP) {
     const int w0 = end - b0 < STRIP ? (int)(end - b0) : STRIP;
     /* sum0: sum along i1 */
-    double sum0[STRIP], sum0_tree[LEVELS(n1 / (PACK * ROWS) + 1) * w0];
+    _Alignas(64) double sum0[STRIP], sum0_tree[LEVELS(n1 / (PACK * ROWS) + 1) * w0];
     int64_t sum0_count = 0;
     for (int64_t b1 = 0; b1 < n1; b1 += PACK * ROWS, sum0_count++) {
       const int64_t e1 = b1 + PACK * ROWS < n1 ? b1 + PACK * ROWS : n1;
       for (int l = 0; l < w0; l++)
         sum0[l] = 0.0;
-      double sum0_rows[PACK * 3];
+      _Alignas(64) double sum0_rows[PACK * 3];
       for (int l = 0; l < PACK * 3; l++)
         sum0_rows[l] = 0.0;
       for (int64_t k = b1 / PACK; k < e1 / PACK; k++) {
-        double x_rows[PACK * 3];
+        _Alignas(64) double x_rows[PACK * 3];
         for (int64_t r = 0, i1 = k * PACK; r < PACK; r++, i1++)
           for (int64_t l = 0, i0 = b0; l < 3; l++, i0++)
             x_rows[r * 3 + l] = AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
