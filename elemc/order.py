@@ -136,7 +136,7 @@ def few_axes(spec: Specialized) -> frozenset[str]:
     to go over them twice.
     """
     values = walk(roots_of(spec.stores))
-    if spec.large or calls(values):
+    if calls(values):
         return frozenset()
     written = _along_lines(spec)
     folds = [v for v in values if isinstance(v, Fold) and v.merges and written.isdisjoint(v.over)]

@@ -54,6 +54,7 @@ from .sharing import (
 from .specialize import following_rows, lines
 from .stages import stages
 from .values import (
+    FAR_NARROW,
     LINED,
     Access,
     Load,
@@ -302,10 +303,13 @@ class _Scheduler(Keeping):
         return "serial" if bound or not segment.in_pieces else "parallel"
 
     def past_caches(self, loop: Loop, last: bool, bound: tuple[str, ...]) -> tuple[Write, ...]:
-        """What a loop writes past the caches: along lines, or short rows that follow each other."""
+        """What a loop writes past the caches: along lines, or short rows that follow each other.
+
+        Around few, it does if lines are long: shorter ones wait for what is asked for.
+        """
         if loop.reverse or loop.kind not in ("serial", "parallel"):
             return ()
-        if not last:
+        if not (last or loop.independent and self.spec.between(loop.axis)[0] > FAR_NARROW):
             return tuple(s for s in statements(loop.body) if isinstance(s, Write)
                          and self.writes_rows(s, loop.axis, bound))
         lined = self.lined(loop) if loop.independent else []

@@ -646,7 +646,7 @@ def test_strips_are_stored_where_their_columns_are_folded(monkeypatch, dtype, sh
     assert f.dump(x).count(exp) == ec.compile(lambda x: np.exp(x).sum(axis=axis)).dump(x).count(exp)
     assert "phase == 1" not in f.dump(x) and "elemc_stream" not in f.dump(x)
     mean = ec.compile(lambda x: x - np.mean(x, axis=axis, keepdims=True))  # is soon read again
-    assert "phase == 1" in mean.dump(x) or len(shape) == 3
+    assert "phase == 1" in mean.dump(x) or len(shape) == 3 or shape[0] == 2
     before = ec.get_num_threads()
     ec.set_num_threads(threads)
     try:
@@ -685,3 +685,21 @@ def test_few_rows_side_by_side_ask_for_the_next(rows, columns, step, asked, monk
         f = ec.compile(function)
         assert ("FETCH_LINE(FETCH_NEXT, x_p + i0 * x_s0 + i2 * x_s2 + x_s0," in f.dump(x)) == asked
         np.testing.assert_allclose(f(x), function(x), rtol=1e-13)
+
+
+@pytest.mark.parametrize("length, streamed", [(300, False), (4096, False), (4097, True), (9000, True)])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_few_rows_that_are_folded_side_by_side_past_the_caches(large, dtype, length, streamed):
+    x = values((3, length), dtype)
+    for function in (lambda x: np.sum(x, axis=0), lambda x: np.max(x, axis=0), lambda x: np.std(x, axis=0),
+                     lambda x: x - np.mean(x, axis=0)):
+        f, each = ec.compile(function), function(x).ndim == 2
+        assert "STRIP" not in f.dump(x) and "phase == 1" not in f.dump(x)
+        assert ("elemc_stream" in f.dump(x)) == (streamed and not each)
+        want = function(x)
+        np.testing.assert_allclose(f(x), want, rtol=1e-5 if dtype == "float32" else 1e-13, atol=1e-6 if dtype == "float32" else 1e-14)
+        wide = np.full((*want.shape[:-1], length + 5), 7, want.dtype)
+        f(x, out=wide[..., 3:-2])
+        np.testing.assert_array_equal(wide[..., 3:-2], f(x))
+        assert (wide[..., :3] == 7).all() and (wide[..., -2:] == 7).all()
+        np.testing.assert_array_equal(f(x[:, 5:200]), f(x)[..., 5:200])
