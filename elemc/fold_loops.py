@@ -36,10 +36,11 @@ from .values import Convert, Load, Op, Value, walk
 
 # Bytes of the arrays of a strip, at most: of the states of folds, which stay in the first cache;
 # of a value that goes through stages, as much as a processor looks ahead; of rows abreast; of what
-# is read across slice after slice, and stays in the second cache; of lines that are turned; of what
-# functions of the library take from memory, and of what is computed for them before.
+# is read across slice after slice, and stays in the second cache; of lines that are turned; of
+# doubles that lie in a line each; of what functions take from memory, and of what is computed for
+# them before.
 STRIP_BYTES = {"STRIP": 8192, "STAGE": 512, "ABREAST": 128, "SLICED": 512, "TURN": 128,
-               "PIECE": 2048, "HALF_PIECE": 1024}
+               "TURNED": 2048, "PIECE": 2048, "HALF_PIECE": 1024}
 LEAST_BYTES = 512  # of a strip with many arrays
 WIDE = 4  # times as wide are strips that wait for memory: lines that go on are foreseen
 
@@ -61,7 +62,8 @@ class FoldLoops(Fetches):
 
         They may be `times` as wide as others.
         """
-        size = 1 << (size - 1).bit_length()  # of elements apart, too, so that vectors fill strips
+        # of elements apart, too, so that vectors fill strips
+        size = 8 if name == "TURNED" else 1 << (size - 1).bit_length()
         most = STRIP_BYTES[name] * times
         fits = max(most // count, min(most, LEAST_BYTES)) // max(4, size)
         self.strips[name] = min(self.strips.get(name, fits), fits)

@@ -133,8 +133,8 @@ class Loop:
     reads, vectors are to be whole lines; `ahead` is the axis around of which the next turn is asked
     for, as `asks` are operands whose next row is (`asking`); `length` names how long strips, or
     parts, are: STAGE, if they go from one loop to the next, PIECE, to a function, ABREAST, if of
-    rows, SLICED, if slices are within; `at_once` is how many turns go, side by side or, of 8, in
-    turn; `streams` of memory do so if four come sooner than one.
+    rows, SLICED, if slices are within, TURNED, if each element has a line; `at_once` is how many
+    go, side by side or, of 8, in turn; `streams` of memory do so if four come sooner than one.
     """
 
     axis: str

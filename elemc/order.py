@@ -52,13 +52,12 @@ def roots(spec: Specialized) -> list[Root]:
             root = Root(value, _fold_order(value, spec, few, short), frozenset(value.over),
                         folds_below(below), read_apart(below))
             found.insert(_before(value, found), root)
-    found = [replace(r, order=_turned(r.order, r.over, short, spec)) if r.merges else r
-             for r in together(found, spec)]
+    found = [_along_long_axis(r, short, spec) if r.merges else r for r in together(found, spec)]
     folds = {r.of: r for r in found}
     for store in spec.stores:
         values = roots_of([store])
         needs = folds_below(values)
-        order = memory_order(store.access, spec.operands[store.operand])
+        order = memory = memory_order(store.access, spec.operands[store.operand])
         turned = order if _joins(store, order, spec) else _turned(order, (), short, spec)
         with_folds = turned[-1:] in {folds[n].order[-1:] for n in needs}  # in the same strips
         order = turned if with_folds or _calls_itself(store, needs, spec) else order
@@ -75,7 +74,8 @@ def roots(spec: Specialized) -> list[Root]:
         else:
             if not any(folds[n].order == order for n in needs):
                 order = _order_of_like(values, needs, order, found, spec)
-        found.append(Root(store, order, frozenset(), needs, read_apart(values)))
+        length = "TURNED" if in_strips(order) and order[-1] != memory[-1] else "STRIP"
+        found.append(Root(store, order, frozenset(), needs, read_apart(values), length=length))
     return found
 
 
@@ -106,8 +106,9 @@ def _short_axes(spec: Specialized) -> frozenset[str]:
         return frozenset()
     most = {a: spec.between(a)[1] for a in spec.axes}
     folds = [v for v in values if isinstance(v, Fold) and all(most[a] <= VECTOR for a in v.over)]
-    parts = {v.arg for v in values if isinstance(v, Fold)}  # of which other folds are made
-    folded = {a for f in folds if f not in parts and calls(walk([f.arg])) for a in f.over}
+    parts = {v.arg: v for v in values if isinstance(v, Fold)}  # of which other folds are made
+    folded = {a for f in folds if calls(walk([f.arg])) and not (
+        f in parts and any(most[b] >= SHORT for b in parts[f].axes)) for a in f.over}
     stored = {a for s in spec.stores for at in s.access for a in at.axes}
     return frozenset(a for a in spec.axes if FEW // 2 < most[a] < VECTOR or a in folded and (
         most[a] < VECTOR or most[a] == VECTOR and a in stored))
@@ -161,6 +162,12 @@ def _along_lines(spec: Specialized) -> set[str]:
             own = walk(roots_of([store]), is_fold)
             found.update(set(axes).difference(*(v.axes for v in own if divides(v))))
     return found
+
+
+def _along_long_axis(root: Root, short: frozenset[str], spec: Specialized) -> Root:
+    """A fold in which vectors go along a long axis, a line for each element."""
+    order = _turned(root.order, root.over, short, spec)
+    return root if order == root.order else replace(root, order=order, length="TURNED")
 
 
 def _turned(order: tuple[str, ...], over: Collection[str],

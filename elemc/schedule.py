@@ -206,7 +206,7 @@ class _Scheduler(Keeping):
                 loop.ahead = axis_of(bound[-1])
             scope.body.append(loop)
             inside = scope.inside(loop.body)
-            if last and self.length == "STRIP":
+            if last and self.length in ("STRIP", "TURNED"):
                 inside = self.stages(segment, loop, inside, frozenset(inner))
             self.level(segment.roots, inner, inside)
             if loop.independent and not last:  # vectors go along this axis

@@ -363,3 +363,14 @@ def test_functions_of_strips_that_fill_no_vector_go_along_a_long_axis(dtype, wid
                                        atol=1e-5 if dtype == "float32" else 1e-13)
         np.testing.assert_array_equal(f(x)[3:4], f(x[3:4]))
         assert ("_each(" not in f.dump(x)) == turned
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("shape, turned", [((300, 5, 3), True), ((300, 7, 5), True), ((20, 40, 3), False)])
+def test_parts_of_folds_that_call_functions_along_few_elements(shape, turned, dtype):
+    x = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    for function in (lambda x: np.sum(np.sin(x), axis=(0, 2)),
+                     lambda x: np.sin(x) - np.mean(np.sin(x), axis=(0, 2), keepdims=True)):
+        f = ec.compile(function)
+        assert ("b0 += TURNED" in f.dump(x)) == turned
+        np.testing.assert_allclose(f(x), function(x), rtol=1e-4 if dtype == "float32" else 1e-12, atol=1e-5 if dtype == "float32" else 1e-13)
