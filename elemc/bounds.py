@@ -21,6 +21,7 @@ from .cost import (
     ALONE,
     DEAR,
     FAR_FORESEEN,
+    FEW_STATES,
     FORESEEN,
     HELD,
     JAMMED,
@@ -162,10 +163,10 @@ class _Marks:
         not repeated, rows of several folds if they have `JAMMED`, rows that come from memory if
         they have `SUMMED` or `ASKED`, or `STREAM` bytes, extrema of floats if they have less,
         others that several loops read, if the first cache has them, those that are folded side by
-        side if they have `ALONE`, `FORESEEN` or `FAR_FORESEEN` bytes, and those that go back in
-        memory if they have more than `BACK`.  Rows of extrema that are folded together have as many
-        lanes as elements, of 16, 32 and 64.  Of lines that maps read across, threads share the
-        elements if there are less than `LINED`.
+        side if they have `ALONE`, `FORESEEN`, `FAR_FORESEEN`, `STREAM` or `FEW_STATES` bytes, and
+        those that go back in memory if they have more than `BACK`.  Rows of extrema that are folded
+        together have as many lanes as elements, of 16, 32 and 64.  Of lines that maps read across,
+        threads share the elements if there are less than `LINED`.
         """
         far, along = self.spec.far, [v for v in self.folds if axis in v.over]
         size = self.spec.operands[operand].dtype.itemsize
@@ -181,7 +182,8 @@ class _Marks:
         if self.folded and not along and (far or self.spec.third):
             step = abs(self.spec.operands[operand].layout.step) or 1
             marks += [ALONE // size - 1, ALONE // (size * step) - 1, NARROW] + (
-                [FORESEEN // size - 1, FAR_FORESEEN // size] if far else [])
+                [FORESEEN // size - 1, *(n // size for n in (FAR_FORESEEN, STREAM, FEW_STATES))]
+                if far else [])
         if along and far:
             marks += [SUMMED - 1, STREAM // size - 1]
         if self.spec.large and self.spec.operands[operand].layout.step == -1:

@@ -11,6 +11,7 @@ JAMMED = 192  # elements of a row from which on no processor runs ahead to the n
 HELD = 1024  # elements of rows, at most, of which the first cache holds this and the next one
 FORESEEN = 1024  # bytes of rows side by side, less than which processors foresee the next late
 FAR_FORESEEN = 3072  # bytes of longer ones, at most, of which they foresee several at a time late
+FEW_STATES = 12288  # bytes of rows, at most, whose states the first cache holds beside them
 SLICED = 2048  # bytes of rows, at most, that are not folded slice by slice: these wait for memory
 ALONE = 512  # bytes of such a row from which on it does not wait for what the one before has stored
 PAGE = 4096  # bytes: rows of whole pages meet in the same places of the first cache

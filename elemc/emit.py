@@ -307,6 +307,7 @@ extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t 
                     "/* if none is foreseen */",
     "FETCH_NEXT": "#define FETCH_NEXT(from) __builtin_prefetch(from, 0, ASK_MAP == 2 ? 2 : 3) "
                   "/* of the next row, or a later one */",
+    "BY_RUNS": "#define BY_RUNS (ASK_SUM != 0) /* else one row at a time, which is foreseen */",
     "STREAMS": "#define STREAMS (SUM_ROWS == 4) /* if four streams come sooner than one */",
     "FETCH_SEVERAL": "#define FETCH_SEVERAL(from) FETCH_FROM(ASK, from, 256) /* one of several */",
     "FETCH_APART": "#define FETCH_APART(from) __builtin_prefetch((from) + 8192) /* 8 KiB on */",

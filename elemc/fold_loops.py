@@ -295,7 +295,8 @@ class FoldLoops(Fetches):
         [loop], [lane] = self.body(item.body), item.body
         both = [] if loop["full"] else self.two_rows(item, lane)
         self.running = set()
-        return {**loop, "unroll": unroll, "fetch": self.fetch_rows(item, lane, "k * RUN"),
+        return {**loop, "unroll": unroll, "singly": item.singly,
+                "fetch": self.fetch_rows(item, lane, "k * RUN"),
                 **({"body": both, "step": 2} if both else {"step": 1})}
 
     def two_rows(self, item: Blocks, lane: Statement) -> list[dict[str, Any]]:

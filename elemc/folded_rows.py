@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from .cost import ALONE, FAR_FORESEEN, FORESEEN
+from .cost import ALONE, FAR_FORESEEN, FEW_STATES, FORESEEN, STREAM
 from .layout import STEP
-from .nest import FAR_RUN, LANE_BYTES, LANES, ROWS, RUN, Assign, Blocks, Element, LaneLoop, Let
+from .nest import LANE_BYTES, LANES, ROWS, RUN, Assign, Blocks, Element, LaneLoop, Let
 from .roots import Root, is_side, remaining
 from .sharing import rows_of
 from .values import (
@@ -27,25 +27,31 @@ from .values import (
 )
 
 SHARED = 16  # rows of extrema whose lanes are merged once, at least: few are left to all threads
+FAR_RUN = 2 * RUN  # rows that come from memory, and are long, of which as many go at once
 
 
-def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Specialized) -> int:
-    """How many rows are added to a strip of states before these go to memory.
+def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Specialized
+                 ) -> tuple[int, bool]:
+    """How many rows are added to a strip of states before these go to memory, if not one at a time.
 
     The second cache sends few lines at a time, so rows of several operands go by twos.  What is
     farther sends less, so they go one by one, unless they are long; but short ones would wait for
     the states that the one before has stored.  Of one operand, so do those that come from memory
-    and are neither asked for nor foreseen.
+    and are neither asked for nor foreseen; and, where sums ask for nothing, for one stream is, all
+    whose states stay in the first cache.
     """
     low, high = spec.between(strip) if strip else (0, 0)
-    loads = [v for v in walk((v for r in folded for v in r.inputs()), is_fold)
-             if isinstance(v, Load) and v.axes.issuperset((axis, strip))]
+    values = walk((v for r in folded for v in r.inputs()), is_fold)
+    loads = [v for v in values if isinstance(v, Load) and v.axes.issuperset((axis, strip))]
     size, several = min((v.dtype.itemsize for v in loads), default=0), len(loads) > 1
     least, most = (ALONE, NARROW * size) if several else (FORESEEN, FAR_FORESEEN)
     late = (spec.far or several and spec.third) and len(folded) == 1
     if late and least <= low * size and high * size <= most:
-        return 1
-    return RUN // 2 if several else FAR_RUN if spec.far and low > NARROW else RUN
+        return 1, False
+    run = RUN // 2 if several else FAR_RUN if spec.far and low > NARROW else RUN
+    again = any(strip in v.axes and axis not in v.axes for v in values)  # for every row
+    held = least <= low * size and high * size <= (STREAM if again else FEW_STATES)
+    return run, spec.far and late and held
 
 
 def chunk_of(axis: str, folded: Sequence[Root], last: bool, soon: bool, spec: Specialized) -> str:

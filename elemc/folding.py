@@ -161,7 +161,8 @@ class Folding(Merging):
         short = chunk == str(ROWS)  # one block needs no tree
         folds = self.lane_folds(merged, short)
         rows = merged, inner[-1], strip, self.spec
-        loop = Blocks(inner[-1], folds, [], strip, foreseen_late(*rows), run=rows_at_once(*rows))
+        run, alone = rows_at_once(*rows)
+        loop = Blocks(inner[-1], folds, [], strip, foreseen_late(*rows), run=run, singly=alone)
         inside = scope.inside(loop.body)
         direct = strip is not None and all(next_axis(r, inner) == strip for r in merged)
         for root, fold in zip(merged, folds, strict=True):

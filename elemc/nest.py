@@ -39,7 +39,6 @@ TILE_BYTES = 1024  # of either side of a tile, at most: lines so long are forese
 TILES_BYTES = 256 << 10  # of all tiles: they stay in the second cache, and the stack of a thread
 CHUNK = 256  # rows that are folded before they are merged with others, if they have SHORT elements
 RUN = 4  # rows that are added to a strip of states before these go to memory
-FAR_RUN = 8  # of long rows that come from there themselves
 LANES = 16  # of a fold, at least: gcc keeps so many in registers
 LANE_BYTES = 64  # of the lanes of one fold, at least
 PACK = 16  # rows of a narrow table that are taken together
@@ -250,7 +249,7 @@ class Blocks:
     what they read, side by side, but `once` of what is the same for all rows, or their index, and
     `packed` adds these, an element each, to as many states, called `name_rows`; `back` stores what
     is kept of them.  The body is for what is left.  A block has as many of these rows as of others.
-    `at_once` is as in `Loop`.  Rows that come `late` are asked for; `run` are added at a time.
+    `at_once` is as in `Loop`.  Rows that come `late` are asked for; `run` go at once, or `singly`.
     """
 
     axis: str
@@ -265,6 +264,7 @@ class Blocks:
     back: list[Statement] = field(default_factory=list)
     at_once: int = 1
     run: int = 1
+    singly: bool = False
 
 
 @dataclass

@@ -703,3 +703,25 @@ def test_few_rows_that_are_folded_side_by_side_past_the_caches(large, dtype, len
         np.testing.assert_array_equal(wide[..., 3:-2], f(x))
         assert (wide[..., :3] == 7).all() and (wide[..., -2:] == 7).all()
         np.testing.assert_array_equal(f(x[:, 5:200]), f(x)[..., 5:200])
+
+
+@pytest.mark.parametrize("columns, several, chosen", [
+    (300, False, False), (500, False, True), (1536, False, True), (1537, False, False),
+    (500, True, False), (1000, True, True), (1537, True, False)])
+def test_columns_go_row_by_row_where_one_stream_is_foreseen(large, monkeypatch, columns, several, chosen):
+    """That is, where sums ask for nothing, and the states of a row stay in the first cache."""
+    x, y = values((2, 300, columns), "float64")
+    folds = [np.sum, np.max]
+    functions = [(lambda x, y, fold=fold: fold(x * y, axis=0)) for fold in folds] if several else [
+        (lambda x, fold=fold: fold(x, axis=0)) for fold in folds]
+    args = (x, y) if several else (x,)
+    real = build.machine_constants(build.toolchain())
+    for function in functions:
+        found = []
+        for way in (0, 1):
+            monkeypatch.setattr(build, "machine_constants", lambda tool, way=way: real._replace(sum_asks=way))
+            f = ec.compile(function, static="fold")
+            found.append(f(*args))
+            assert ("BY_RUNS" in f.dump(*args)) == chosen
+        np.testing.assert_allclose(found[0], function(*args), rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(*found)
