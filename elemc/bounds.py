@@ -32,7 +32,7 @@ from .cost import (
     jams,
 )
 from .layout import STEPS
-from .nest import ROWS
+from .nest import PACK, ROWS
 from .places import COUNTS, PLACED
 from .refold import loads_of
 from .values import (
@@ -40,6 +40,7 @@ from .values import (
     ASKED,
     BACK,
     BLOCK,
+    CALLED,
     CHUNKED,
     DEEP,
     FAR_NARROW,
@@ -139,6 +140,8 @@ class _Marks:
             axes = [a for a in access[dim].axes if a in self.spec.axes]
             every = [e for a in axes for e in self.spec.axes[a]]
             few = SHORT if self.places.issuperset(axes) else self.few
+            if self.called_for_rows(axes):
+                few = max(few, CALLED // self.spec.operands[operand].dtype.itemsize)
             long = [e for e in every if self.sizes[e] > few]
             exact = {e: (self.sizes[e], self.sizes[e]) for e in every if e not in long}
             if not long:
@@ -155,6 +158,12 @@ class _Marks:
             for e in every:
                 self.found.setdefault(e, (few + 1 if e in long else 1, LONGEST))
             break
+
+    def called_for_rows(self, axes: Sequence[str]) -> bool:
+        """Whether functions are called for columns, along these axes, of enough rows for packs."""
+        rows = [self.sizes[self.longest(a)] for a in self.folded]
+        return self.folded.isdisjoint(axes) and calls(self.values) and max(
+            rows, default=0) >= PACK * ROWS
 
     def of_long_row(self, operand: int, axis: str) -> list[int]:
         """The marks of a row of one long extent.

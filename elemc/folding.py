@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .cost import HEAVY, cost
+from .cost import HEAVY, calls, cost
 from .early import elsewhere, ends_early, leave_early
 from .folded_rows import (
     chunk_of,
@@ -42,6 +42,7 @@ from .scope import Scope
 from .sharing import Segment
 from .values import (
     BLOCK,
+    CALLED,
     SHORT,
     VECTOR,
     At,
@@ -203,6 +204,8 @@ class Folding(Merging):
         few = max(2 * SHORT, LANE_BYTES // widest - 1) if all(f.idempotent for f in folds) else min(
             SHORT - 1, LANE_BYTES // widest)
         most = 0 if apart else SHORT - 1 if cost(values) >= HEAVY else few
+        if not apart and calls(values) and high * widest % LANE_BYTES:  # else vectors are filled
+            most = CALLED // widest
         return high if low == high <= most else 0
 
     def pack(self, folded: Sequence[Root], loop: Blocks, width: int, scope: Scope) -> None:

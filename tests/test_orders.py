@@ -374,3 +374,22 @@ def test_parts_of_folds_that_call_functions_along_few_elements(shape, turned, dt
         f = ec.compile(function)
         assert ("b0 += TURNED" in f.dump(x)) == turned
         np.testing.assert_allclose(f(x), function(x), rtol=1e-4 if dtype == "float32" else 1e-12, atol=1e-5 if dtype == "float32" else 1e-13)
+
+
+@pytest.mark.parametrize("dtype, columns, packed", [
+    ("float32", 17, True), ("float32", 40, True), ("float32", 32, False), ("float32", 41, False),
+    ("float64", 17, True), ("float64", 20, True), ("float64", 16, False), ("float64", 21, False)])
+def test_several_rows_of_a_table_go_at_once_where_functions_would_leave_vectors_empty(dtype, columns, packed):
+    def softmax(x):
+        e = np.exp(x - np.max(x, axis=0))
+        return e / np.sum(e, axis=0)
+
+    tolerance = {"rtol": 1e-5, "atol": 1e-6} if dtype == "float32" else {"rtol": 1e-12, "atol": 1e-14}
+    for function in (softmax, lambda x: np.sum(np.sin(x) * x, axis=0), lambda x: np.mean(np.tanh(x), axis=0)):
+        f = ec.compile(function)
+        for rows in (1024, 3001):
+            x = np.random.default_rng(0).standard_normal((rows, columns)).astype(dtype)
+            assert ("sum0_rows" in f.dump(x)) == packed
+            for of in (x, x[:, ::-1], np.asfortranarray(x)):
+                np.testing.assert_allclose(f(of), function(of), **tolerance)
+        assert "sum0_rows" not in f.dump(x[:1000])
