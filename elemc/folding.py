@@ -205,7 +205,7 @@ class Folding(Merging):
             SHORT - 1, LANE_BYTES // widest)
         most = 0 if apart else SHORT - 1 if cost(values) >= HEAVY else few
         if not apart and calls(values) and high * widest % LANE_BYTES:  # else vectors are filled
-            most = CALLED // widest
+            most = max(most, CALLED // widest)
         return high if low == high <= most else 0
 
     def pack(self, folded: Sequence[Root], loop: Blocks, width: int, scope: Scope) -> None:
