@@ -57,7 +57,7 @@ def rows_of(access: Access, layout: Layout, within: Collection[str] = ()
             ) -> tuple[str | None, bool]:
     """The axis of the rows that are lines of memory ("": there is one row), and if they go on.
 
-    Rows `within` are taken together.
+    Rows `within` are taken together, and the access of a merged axis is ZERO.
     """
     outer = zip(layout.perm, layout.packed, strict=False)
     return next(((access[dim].axis, packed) for dim, packed in reversed([*outer])

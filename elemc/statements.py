@@ -221,7 +221,8 @@ class Statements(RowLoops):
         outer, self.mentioned, fetched = self.mentioned, set(), set(self.fetched)
         self.line |= {w.operand: item.axis for w in item.lines}
         if item.ahead and item.kind != "lane":
-            few = [s.axis for s in statements(item.body) if isinstance(s, (Loop, LaneLoop))]
+            few = dict.fromkeys(
+                s.axis for s in statements(item.body) if isinstance(s, (Loop, LaneLoop)))
             view["fetch"] = self.fetches(item, start, 2, item.ahead if few else "")
             view["length"] = stop
             view["turns"] = [{"var": self.var(a), "start": first, "stop": last}
