@@ -141,7 +141,7 @@ class _Marks:
             every = [e for a in axes for e in self.spec.axes[a]]
             few = SHORT if self.places.issuperset(axes) else self.few
             if self.called_for_rows(axes):
-                few = max(few, CALLED // self.spec.operands[operand].dtype.itemsize)
+                few = max(few, CALLED // max(4, self.spec.operands[operand].dtype.itemsize))
             long = [e for e in every if self.sizes[e] > few]
             exact = {e: (self.sizes[e], self.sizes[e]) for e in every if e not in long}
             if not long:

@@ -56,7 +56,7 @@ def call_in_blocks(kernel: Kernel, spec: Specialized) -> None:
             body[at:at + 1] = new
         for parts, loop in maps_of_parts(phase.body):  # which are too short for quotients
             new = _Cut(loop, kernel.operands, taken, streamed, divides=False).made()
-            if [loop] == parts.body and not parts.ahead and _takes_operands(new):
+            if len(parts.body) == 1 and not parts.ahead and _takes_operands(new):
                 parts.length = "HALF_PIECE"
             at = parts.body.index(loop)
             parts.body[at:at + 1] = new
@@ -79,7 +79,7 @@ def _takes_operands(cut: Sequence[Statement]) -> bool:
     """Whether functions are called, and nothing is computed for them before."""
     kinds = [s.kind for s in cut if isinstance(s, Loop)]
     called = kinds.count("called")
-    return called > 0 and kinds[:called] == called * ["called"]
+    return called > 0 and all(kind == "called" for kind in kinds[:called])
 
 
 def _divides_from_arrays(cut: Sequence[Statement]) -> bool:

@@ -72,7 +72,8 @@ class Fetches(RowEnds):
         needs is asked for at once.  Blocks of these, or of what lies apart, are half as long.
         """
         values = walk(v for s in statements(item.body) for v in values_of(s))
-        along = [v for v in values if isinstance(v, Load) and item.axis in v.axes]
+        along = [v for v in values if isinstance(v, Load) and item.axis in v.axes
+                 and axes_within(item).isdisjoint(v.axes)]
         steps = {v: self.kernel.operands[v.operand].layout.step for v in along if runs_along(
             v.access, self.kernel.operands[v.operand].layout.perm, item.axis)}
         apart = [v for v, step in steps.items() if abs(step) > 1 and len(along) > 1]
@@ -120,13 +121,12 @@ class Fetches(RowEnds):
         foreseen = goes_on or isinstance(item, LaneLoop) and item.alone
         late, few = (unforeseen(item.body, item.axis, k) for k in (1, most))
         every: list[Load | Write] = [*unforeseen(item.body, item.axis, len(self.kernel.operands))]
-        if isinstance(item, Loop) and item.kind == "parts":
+        if around and isinstance(item, Loop) and item.kind == "parts":
             every += [s for s in statements(item.body) if isinstance(s, Write)]
         short = isinstance(item, LaneLoop) and item.most < SUMMED
         one = len({want.operand for want in every}) == 1 and not short
         writes = any(isinstance(s, Write) for s in statements(item.body))
-        within = {s.axis for s in statements(item.body) if isinstance(s, (Loop, LaneLoop))}
-        within -= {item.axis}  # what is read at every turn of these has no one place
+        within = axes_within(item)
         next_turn = "2 * " if self.at_once > 1 else ""
         for want in every:
             operand = self.kernel.operands[want.operand]
@@ -164,6 +164,11 @@ class Fetches(RowEnds):
                 distance = f"{next_turn}{use.base}_ahead"
             found.append((fetch, use, distance, size))
         return found
+
+
+def axes_within(item: LaneLoop | Loop) -> set[str]:
+    """The axes of the loops within one: what is read at every turn of these has no one place."""
+    return {s.axis for s in statements(item.body) if isinstance(s, (Loop, LaneLoop))} - {item.axis}
 
 
 def unforeseen(body: Sequence[Statement], axis: str, most: int) -> list[Load]:

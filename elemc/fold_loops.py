@@ -53,6 +53,7 @@ class FoldLoops(Fetches):
         self.trees: dict[str, dict[str, str]] = {}
         self.packs: set[str] = set()  # the axes of rows that are taken side by side
         self.strips: dict[str, int] = {}  # the lengths of strips, by their names in C
+        self.widest: dict[str, int] = {}  # of rows that are taken side by side, each in one strip
         self.run_length = min((s.run for p in kernel.phases for s in statements(p.body)
                                if isinstance(s, Blocks) and s.run > 1), default=1)
         self.wide = 1  # how many times as wide as others strips may be
@@ -70,7 +71,7 @@ class FoldLoops(Fetches):
 
     def strip_length(self, name: str) -> int:
         """How many elements strips of this name have."""
-        return self.strips.get(name, STRIP_BYTES[name] // 8)
+        return max(self.strips.get(name, STRIP_BYTES[name] // 8), self.widest.get(name, 0))
 
     def fold(self, fold: LaneFold, item: LaneLoop | Blocks) -> dict[str, Any]:
         """What the templates need to fold one accumulator."""
@@ -326,6 +327,7 @@ class FoldLoops(Fetches):
         """Several rows of a narrow strip side by side."""
         assert item.strip is not None
         self.packs.add(item.axis)
+        self.widest[self.strip] = max(item.width, self.widest.get(self.strip, 0))
         index, base = self.var(item.strip), f"b{self.digit[item.strip]}"
 
         def view(body: Sequence[Statement]) -> dict[str, Any]:

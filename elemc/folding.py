@@ -204,8 +204,9 @@ class Folding(Merging):
         few = max(2 * SHORT, LANE_BYTES // widest - 1) if all(f.idempotent for f in folds) else min(
             SHORT - 1, LANE_BYTES // widest)
         most = 0 if apart else SHORT - 1 if cost(values) >= HEAVY else few
-        if not apart and calls(values) and high * widest % LANE_BYTES:  # else vectors are filled
-            most = max(most, CALLED // widest)
+        called = max(4, *(v.dtype.itemsize for v in values))
+        if not apart and calls(values) and (high * called) % LANE_BYTES:  # else vectors are filled
+            most = max(most, CALLED // called)
         return high if low == high <= most else 0
 
     def pack(self, folded: Sequence[Root], loop: Blocks, width: int, scope: Scope) -> None:

@@ -107,6 +107,7 @@ def _short_axes(spec: Specialized) -> frozenset[str]:
     most = {a: spec.between(a)[1] for a in spec.axes}
     folds = [v for v in values if isinstance(v, Fold) and all(most[a] <= VECTOR for a in v.over)]
     parts = {v.arg: v for v in values if isinstance(v, Fold)}  # of which other folds are made
+    # along what these keep, if it is long, gcc makes vectors
     folded = {a for f in folds if calls(walk([f.arg])) and not (
         f in parts and any(most[b] >= SHORT for b in parts[f].axes)) for a in f.over}
     stored = {a for s in spec.stores for at in s.access for a in at.axes}

@@ -725,3 +725,15 @@ def test_columns_go_row_by_row_where_one_stream_is_foreseen(large, monkeypatch, 
             assert ("BY_RUNS" in f.dump(*args)) == chosen
         np.testing.assert_allclose(found[0], function(*args), rtol=1e-12, atol=1e-12)
         np.testing.assert_array_equal(*found)
+
+
+def test_few_rows_beside_what_lies_apart_or_is_read_again(large):
+    """These are not asked for before the loop: each is in several places."""
+    x, y, w = values((3, 9002), "float64")[:, ::2], values((3, 4501), "float64"), values((20, 3, 4501), "float64")
+    for function, args in (
+            (lambda x, y: np.sum(x * y, axis=0), (x, y)),
+            (lambda w, x: np.max(w - x, axis=1), (w, x)),
+            (lambda w, y, v: np.sum(w * y, axis=1) * v[0] + v[1], (w, y, y[:2]))):
+        f = ec.compile(function)
+        assert "elemc_stream" in f.dump(*args)
+        np.testing.assert_allclose(f(*args), function(*args), rtol=1e-12, atol=1e-12)

@@ -393,3 +393,15 @@ def test_several_rows_of_a_table_go_at_once_where_functions_would_leave_vectors_
             for of in (x, x[:, ::-1], np.asfortranarray(x)):
                 np.testing.assert_allclose(f(of), function(of), **tolerance)
         assert "sum0_rows" not in f.dump(x[:1000])
+
+
+def test_a_strip_holds_the_rows_that_go_at_once():
+    """However many states other folds of the kernel have."""
+    rng = np.random.default_rng(0)
+    x, z = rng.random((1024, 40)).astype("float32"), rng.random((300, 20)) + 1j
+    f = ec.compile(lambda x, z: (np.sum(np.sin(x), axis=0), *(np.sum(z * z * k + z, axis=0) for k in range(1, 18))))
+    assert "STRIP = 40," in f.dump(x, z) and "sum0_rows[PACK * 40]" in f.dump(x, z)
+    got = f(x, z)
+    np.testing.assert_allclose(got[0], np.sum(np.sin(x), axis=0), rtol=1e-5)
+    for k in range(1, 18):
+        np.testing.assert_allclose(got[k], np.sum(z * z * k + z, axis=0), rtol=1e-12)
