@@ -166,7 +166,7 @@ class _Emitter(Statements):
         macros = [text for name, text in MACROS.items() if name in words]
         constants = {**dict(sorted(self.lanes.items())),
                      **{name: self.strip_length(name) for name in STRIP_BYTES},
-                     "RUN": self.run_length, "BLOCK": BLOCK, "ROWS": ROWS, "PACK": PACK,
+                     "RUN": self.rows_at_once(), "BLOCK": BLOCK, "ROWS": ROWS, "PACK": PACK,
                      "TREE": TREE, "TILE": self.tile, "PAD": self.pad, "LINE": self.line_length,
                      "AHEAD": AHEAD}
         if used := [f"{name} = {n}" for name, n in constants.items() if name in words]:

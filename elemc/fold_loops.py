@@ -54,8 +54,10 @@ class FoldLoops(Fetches):
         self.packs: set[str] = set()  # the axes of rows that are taken side by side
         self.strips: dict[str, int] = {}  # the lengths of strips, by their names in C
         self.widest: dict[str, int] = {}  # of rows that are taken side by side, each in one strip
-        self.run_length = min((s.run for p in kernel.phases for s in statements(p.body)
-                               if isinstance(s, Blocks) and s.run > 1), default=1)
+        runs = [s for p in kernel.phases for s in statements(p.body)
+                if isinstance(s, Blocks) and s.run > 1]
+        self.run_length = min((s.run for s in runs), default=1)
+        self.foreseen = min((s.foreseen for s in runs if s.foreseen > 1), default=self.run_length)
         self.wide = 1  # how many times as wide as others strips may be
 
     def need_strip(self, name: str, size: int, count: int = 1, times: int = 1) -> None:
@@ -72,6 +74,11 @@ class FoldLoops(Fetches):
     def strip_length(self, name: str) -> int:
         """How many elements strips of this name have."""
         return max(self.strips.get(name, STRIP_BYTES[name] // 8), self.widest.get(name, 0))
+
+    def rows_at_once(self) -> str:
+        """How many rows are added to a strip of states at a time."""
+        run, foreseen = self.run_length, self.foreseen
+        return str(run) if run == foreseen else f"ASK_SUM ? {run} : {foreseen}"
 
     def fold(self, fold: LaneFold, item: LaneLoop | Blocks) -> dict[str, Any]:
         """What the templates need to fold one accumulator."""
@@ -296,7 +303,7 @@ class FoldLoops(Fetches):
         [loop], [lane] = self.body(item.body), item.body
         both = [] if loop["full"] else self.two_rows(item, lane)
         self.running = set()
-        return {**loop, "unroll": unroll, "singly": item.singly,
+        return {**loop, "unroll": unroll, "singly": item.foreseen == 1,
                 "fetch": self.fetch_rows(item, lane, "k * RUN"),
                 **({"body": both, "step": 2} if both else {"step": 1})}
 

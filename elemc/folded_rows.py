@@ -31,14 +31,14 @@ FAR_RUN = 2 * RUN  # rows that come from memory, and are long, of which as many 
 
 
 def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Specialized
-                 ) -> tuple[int, bool]:
-    """How many rows are added to a strip of states before these go to memory, if not one at a time.
+                 ) -> tuple[int, int]:
+    """How many rows are added to a strip of states before these go to memory.
 
     The second cache sends few lines at a time, so rows of several operands go by twos.  What is
     farther sends less, so they go one by one, unless they are long; but short ones would wait for
     the states that the one before has stored.  Of one operand, so do those that come from memory
-    and are neither asked for nor foreseen; and, where sums ask for nothing, for one stream is, all
-    whose states stay in the first cache.
+    and are neither asked for nor foreseen.  Where sums ask for nothing, for one stream is foreseen,
+    so do all whose states stay in the first cache, and longer ones of several operands by fours.
     """
     low, high = spec.between(strip) if strip else (0, 0)
     values = walk((v for r in folded for v in r.inputs()), is_fold)
@@ -47,11 +47,12 @@ def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Spe
     least, most = (ALONE, NARROW * size) if several else (FORESEEN, FAR_FORESEEN)
     late = (spec.far or several and spec.third) and len(folded) == 1
     if late and least <= low * size and high * size <= most:
-        return 1, False
+        return 1, 1
     run = RUN // 2 if several else FAR_RUN if spec.far and low > NARROW else RUN
     again = any(strip in v.axes and axis not in v.axes for v in values)  # for every row
-    held = least <= low * size and high * size <= (STREAM if again else FEW_STATES)
-    return run, spec.far and late and held
+    if not (spec.far and late and least <= low * size):
+        return run, run
+    return run, 1 if high * size <= (STREAM if again else FEW_STATES) else max(run, RUN)
 
 
 def chunk_of(axis: str, folded: Sequence[Root], last: bool, soon: bool, spec: Specialized) -> str:

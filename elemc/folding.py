@@ -162,8 +162,8 @@ class Folding(Merging):
         short = chunk == str(ROWS)  # one block needs no tree
         folds = self.lane_folds(merged, short)
         rows = merged, inner[-1], strip, self.spec
-        run, alone = rows_at_once(*rows)
-        loop = Blocks(inner[-1], folds, [], strip, foreseen_late(*rows), run=run, singly=alone)
+        run, foreseen = rows_at_once(*rows)
+        loop = Blocks(inner[-1], folds, [], strip, foreseen_late(*rows), run=run, foreseen=foreseen)
         inside = scope.inside(loop.body)
         direct = strip is not None and all(next_axis(r, inner) == strip for r in merged)
         for root, fold in zip(merged, folds, strict=True):

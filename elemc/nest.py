@@ -249,7 +249,7 @@ class Blocks:
     what they read, side by side, but `once` of what is the same for all rows, or their index, and
     `packed` adds these, an element each, to as many states, called `name_rows`; `back` stores what
     is kept of them.  The body is for what is left.  A block has as many of these rows as of others.
-    `at_once` is as in `Loop`.  Rows that come `late` are asked for; `run` go at once, or `singly`.
+    `at_once` is as in `Loop`.  Rows that come `late` are asked for; `run` or `foreseen` go at once.
     """
 
     axis: str
@@ -264,7 +264,7 @@ class Blocks:
     back: list[Statement] = field(default_factory=list)
     at_once: int = 1
     run: int = 1
-    singly: bool = False
+    foreseen: int = 1
 
 
 @dataclass
