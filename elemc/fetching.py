@@ -73,7 +73,7 @@ class Fetches(RowEnds):
         """
         values = walk(v for s in statements(item.body) for v in values_of(s))
         along = [v for v in values if isinstance(v, Load) and item.axis in v.axes
-                 and axes_within(item).isdisjoint(v.axes)]
+                 and v.axes.isdisjoint(axes_within(item))]
         steps = {v: self.kernel.operands[v.operand].layout.step for v in along if runs_along(
             v.access, self.kernel.operands[v.operand].layout.perm, item.axis)}
         apart = [v for v, step in steps.items() if abs(step) > 1 and len(along) > 1]
@@ -138,7 +138,7 @@ class Fetches(RowEnds):
             rows = "" if follow and not (around or next_row) else rows
             lines &= layout.step > 0 or back and next_row
             again = want.operand in self.fetched and not (around or next_row)
-            loose = not around and any(not within.isdisjoint(at.axes) for at in want.access)
+            loose = not around and any(not at.axes.isdisjoint(within) for at in want.access)
             if again or loose or not lines or rows is None or (around and rows != around) or not (
                     next_row or goes_on if near else around or rows or want in few):
                 continue
@@ -166,9 +166,10 @@ class Fetches(RowEnds):
         return found
 
 
-def axes_within(item: LaneLoop | Loop) -> set[str]:
+def axes_within(item: LaneLoop | Loop) -> list[str]:
     """The axes of the loops within one: what is read at every turn of these has no one place."""
-    return {s.axis for s in statements(item.body) if isinstance(s, (Loop, LaneLoop))} - {item.axis}
+    loops = (s.axis for s in statements(item.body) if isinstance(s, (Loop, LaneLoop)))
+    return [axis for axis in dict.fromkeys(loops) if axis != item.axis]
 
 
 def unforeseen(body: Sequence[Statement], axis: str, most: int) -> list[Load]:

@@ -117,8 +117,7 @@ def _short_axes(spec: Specialized) -> frozenset[str]:
 
 def _short_strip(fold: Fold, spec: Specialized) -> set[str]:
     """The strip of a fold that calls functions, if it fills no vector, of few rows."""
-    values, (kept, over) = walk(fold.args), _kept_and_folded(fold, spec)
-    strip = _strip_axis(loads_of(fold, spec), spec.operands, kept, over)
+    values, (_, over, strip) = walk(fold.args), _ways(fold, spec)
     if strip is None or not calls(values):
         return set()
     widest = max(v.dtype.itemsize for v in values)
@@ -219,8 +218,7 @@ def _order_of_like(values: Sequence[Value], needs: Sequence[Fold], order: tuple[
 def _fold_order(fold: Fold, spec: Specialized, few: frozenset[str],
                 short: frozenset[str]) -> tuple[str, ...]:
     """Kept axes, then folded ones; each in memory order, unless the fold minds its order."""
-    kept, over = _kept_and_folded(fold, spec)
-    strip = _strip_axis(loads_of(fold, spec), spec.operands, kept, over)
+    kept, over, strip = _ways(fold, spec)
     if strip in short:
         strip = next((a for a in reversed(kept) if _is_long(a, spec)), strip)
     if strip is None or fold.merges and few.issuperset(over):
@@ -228,12 +226,14 @@ def _fold_order(fold: Fold, spec: Specialized, few: frozenset[str],
     return (*(a for a in kept if a != strip), f"{strip}/", *over, strip)
 
 
-def _kept_and_folded(fold: Fold, spec: Specialized) -> tuple[list[str], list[str]]:
-    """The axes that a fold keeps, and those it folds over, in memory order, unless it minds its."""
-    memory = order_in_memory(loads_of(fold, spec), spec.operands)
+def _ways(fold: Fold, spec: Specialized) -> tuple[list[str], list[str], str | None]:
+    """The axes that a fold keeps, and folds over, as memory goes unless it minds; its strip."""
+    loads = loads_of(fold, spec)
+    memory = order_in_memory(loads, spec.operands)
     axes = [*memory, *(a for a in spec.axes if a not in memory)]
     kept = [a for a in axes if a in fold.axes and a not in fold.over]
-    return kept, [a for a in axes if a in fold.over] if fold.merges else list(fold.over)
+    over = [a for a in axes if a in fold.over] if fold.merges else list(fold.over)
+    return kept, over, _strip_axis(loads, spec.operands, kept, over)
 
 
 def _strip_axis(loads: Sequence[Load], operands: Sequence[Operand], kept: Sequence[str],

@@ -13,6 +13,7 @@ from . import ops
 from .blocks import QUICK
 from .cost import calls
 from .dtypes import ctype
+from .fetching import axes_within
 from .jamming import ROWS_IN_TURN
 from .nest import (
     CHOICES,
@@ -221,8 +222,7 @@ class Statements(RowLoops):
         outer, self.mentioned, fetched = self.mentioned, set(), set(self.fetched)
         self.line |= {w.operand: item.axis for w in item.lines}
         if item.ahead and item.kind != "lane":
-            few = dict.fromkeys(
-                s.axis for s in statements(item.body) if isinstance(s, (Loop, LaneLoop)))
+            few = axes_within(item)
             view["fetch"] = self.fetches(item, start, 2, item.ahead if few else "")
             view["length"] = stop
             view["turns"] = [{"var": self.var(a), "start": first, "stop": last}
