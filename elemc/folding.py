@@ -91,7 +91,7 @@ class Folding(Merging):
     def in_lanes(self, segment: Segment, merged: Sequence[Root], bound: tuple[str, ...]) -> bool:
         """Whether a folded axis, the last that is bound, is a row.
 
-        It is one around extrema of a few elements, too: the compiler unrolls their loops, but does
+        It is one around folds of a few elements, too: the compiler unrolls their loops, but does
         not find the vectors along the axis around by itself.
         """
         left = [r for r in segment.roots if next_axis(r, bound)]
@@ -99,7 +99,7 @@ class Folding(Merging):
             return True
         few = few_axes(self.spec).issuperset(a for r in left for a in remaining(r, bound))
         folds = all(isinstance(r.of, Fold) and r not in merged for r in left)
-        return few and folds and all(r.fold.program.exact for r in merged)
+        return few and folds
 
     def lanes(self, segment: Segment, merged: Sequence[Root], bound: tuple[str, ...],
               scope: Scope) -> None:

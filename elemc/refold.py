@@ -62,6 +62,8 @@ def refold(spec: Specialized) -> Specialized:
             return places.quicker(value, axes, [] if apart else rows, spec, shared)
         if not rows or not value.program.nests:
             return _masked(value)
+        if across := _across(value, rows[0], spec):
+            return shared(_split(value, across))
         low, high = spec.between(rows[0])
         few = value.program.exact and low == high <= FEW and len(value.over) > 1
         apart &= not (value.program.exact and low > SHORT and _few_rows(value, rows, spec))
@@ -126,6 +128,18 @@ def _apart(fold: Fold, axes: Sequence[str], rows: Sequence[str]) -> bool:
     """Whether axes that are kept lie between those of `rows` and others that are folded."""
     rest = set(fold.over).difference(rows)
     return any(a in rest for a in axes[:len(axes) - len(rows)])
+
+
+def _across(fold: Fold, row: str, spec: Specialized) -> list[str]:
+    """The axis of a few elements across rows, if lines of what is folded lie along it.
+
+    Vectors go along the rows, each of which would take the same lines from memory again.
+    """
+    orders = [memory_order(v.access, spec.operands[v.operand]) for v in loads_of(fold, spec)]
+    lines = {axes[-1] for axes in orders if row in axes and axes[-1] != row}
+    few = [a for a in lines.intersection(fold.over)
+           if spec.between(a)[0] == spec.between(a)[1] <= FEW]
+    return few if len(lines) == 1 and spec.between(row)[0] >= SHORT else []
 
 
 def _few_rows(fold: Fold, rows: Sequence[str], spec: Specialized) -> bool:

@@ -3,6 +3,8 @@
 Here stages wait for each other, and what they share waits in outputs, in rows or in buffers.
 """
 
+import re
+
 import numpy as np
 import pytest
 
@@ -405,3 +407,36 @@ def test_a_strip_holds_the_rows_that_go_at_once():
     np.testing.assert_allclose(got[0], np.sum(np.sin(x), axis=0), rtol=1e-5)
     for k in range(1, 18):
         np.testing.assert_allclose(got[k], np.sum(z * z * k + z, axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("length", [15, 16, 17, 100, 9001])
+@pytest.mark.parametrize("few", [2, 3, 7, 8])
+def test_sums_of_folds_of_a_few_elements_are_lanes(few, length, dtype):
+    def norms(x):
+        return np.sum(np.sqrt(np.sum(x * x, axis=1)) - 1, axis=-1)
+
+    def spreads(x):
+        return np.mean(np.var(x, axis=1) * np.max(x, axis=1), axis=-1)
+
+    x = np.random.default_rng(length).standard_normal((3, few, length)).astype(dtype)
+    for given in (x, x.swapaxes(1, 2).copy().swapaxes(1, 2)):
+        for f in (norms, spreads):
+            compiled = ec.compile(f)
+            rtol = 1e-4 if dtype == "float32" else 1e-11
+            np.testing.assert_allclose(compiled(given), f(given.astype(float)), rtol=rtol)
+            assert length < 16 or "in lanes" in compiled.dump(given)
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "prod"])
+@pytest.mark.parametrize("shape", [(5000, 7), (2, 300, 5), (3, 2, 40)])
+def test_lines_of_a_few_elements_across_rows_are_read_once(shape, name):
+    def f(a, b):
+        return getattr(np, name)(1 + a * b / 1e3, axis=(-2, -1))
+
+    a, b = np.random.default_rng(len(shape)).standard_normal((2, *shape))
+    across = a.swapaxes(-1, -2).copy().swapaxes(-1, -2)
+    compiled = ec.compile(f)
+    np.testing.assert_allclose(compiled(across, b), f(a, b), rtol=1e-12)
+    within = re.compile(rf"{name} along i\d, in lanes \*/.*/\* \w+: {name} along i\d \*/", re.DOTALL)
+    assert within.search(compiled.dump(across, b))
