@@ -19,6 +19,7 @@ from .sharing import Segment, carried
 from .values import (
     BLOCK,
     LINED,
+    SHORT,
     At,
     Fold,
     Load,
@@ -220,7 +221,7 @@ class Keeping(Folding):
         several = (passes or self.spec.between(row)[0] > BLOCK) and len(
             {v.operand for v in below if isinstance(v, Load)}) > 1
         time = sum(WAITS.get(v.op.name, 0) * v.dtype.itemsize for v in below if isinstance(v, Op))
-        slow = time >= WAITED and (passes or self.spec.between(row)[0] >= LINED)
+        slow = time >= WAITED and (passes or self.spec.between(row)[0] >= SHORT)
         steps = {abs(self.spec.operands[v.operand].layout.step) for v in below
                  if isinstance(v, Load) and row in v.axes}
         apart = 0 in steps or max(steps, default=1) > 1 and self.spec.between(row)[0] >= LINED
