@@ -11,6 +11,7 @@ from .cnames import stem
 from .cost import HEAVY, cost
 from .dtypes import ctype
 from .fetching import Fetches
+from .folded_rows import times_as_wide
 from .jamming import FOURS, adds_slices, by_two, other_turn
 from .nest import (
     LANE_BYTES,
@@ -42,7 +43,6 @@ from .values import Convert, Load, Op, Value, walk
 STRIP_BYTES = {"STRIP": 8192, "STAGE": 512, "ABREAST": 128, "SLICED": 512, "TURN": 128,
                "TURNED": 2048, "PIECE": 2048, "HALF_PIECE": 1024}
 LEAST_BYTES = 512  # of a strip with many arrays
-WIDE = 4  # times as wide are strips that wait for memory: lines that go on are foreseen
 
 
 class FoldLoops(Fetches):
@@ -229,7 +229,7 @@ class FoldLoops(Fetches):
         width = "1" if item.strip is None else f"w{self.digit[item.strip]}"
         each = item.axis in self.kernel.chunks  # these are long, and so few
         if item.strip is not None:
-            wide = WIDE if self.kernel.far and _cost(item.body) < HEAVY else 1
+            wide = times_as_wide(item, self.kernel)
             for fold in item.folds:
                 self.need_strip(self.strip, fold.dtype.itemsize, len(item.folds), wide)
             self.wide = wide if each else 1  # the parts of chunks, which have arrays of their own

@@ -7,9 +7,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from .cost import ALONE, FAR_FORESEEN, FEW_STATES, FORESEEN, STREAM
+from .cost import ALONE, FAR_FORESEEN, FEW_STATES, FORESEEN, HEAVY, STREAM, cost
 from .layout import STEP
-from .nest import LANE_BYTES, LANES, ROWS, RUN, Assign, Blocks, Element, LaneLoop, Let
+from .nest import (
+    LANE_BYTES,
+    LANES,
+    ROWS,
+    RUN,
+    Assign,
+    Blocks,
+    Element,
+    Kernel,
+    LaneLoop,
+    Let,
+    Write,
+    statements,
+    values_of,
+)
 from .roots import Root, is_side, remaining
 from .sharing import rows_of
 from .values import (
@@ -27,6 +41,7 @@ from .values import (
 )
 
 SHARED = 16  # rows of extrema whose lanes are merged once, at least: few are left to all threads
+WIDE = 4  # times as wide are strips of long lines from memory: they are foreseen
 FAR_RUN = 2 * RUN  # rows that come from memory, and are long, of which as many go at once
 
 
@@ -53,6 +68,19 @@ def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Spe
     if not (spec.far and late and least <= low * size):
         return run, run
     return run, 1 if high * size <= (STREAM if again else FEW_STATES) else max(run, RUN)
+
+
+def times_as_wide(item: Blocks, kernel: Kernel) -> int:
+    """How many times as wide as others strips are: lines from afar are read slowly at first.
+
+    From the third cache one alone is foreseen soon, and of several folds that compute the first
+    cache has to hold the states.
+    """
+    inside = [*statements(item.body)]
+    values = walk(v for s in inside for v in values_of(s))
+    streams = sum(isinstance(v, Load) for v in values) + sum(isinstance(s, Write) for s in inside)
+    comes = kernel.far or kernel.third and streams > 1
+    return WIDE if comes and (len(item.folds) == 1 or cost(values) < HEAVY) else 1
 
 
 def chunk_of(axis: str, folded: Sequence[Root], last: bool, soon: bool, spec: Specialized) -> str:

@@ -264,6 +264,14 @@ def test_strips_that_wait_for_memory_are_wide():
         np.testing.assert_allclose(got, want, rtol=1e-13)
     for got, part in zip(f(x), f(x[:, 40:60]), strict=True):
         assert np.array_equal(got[40:60], part)
+    third = x[:100]  # several streams of it
+    for of, arrays, wide in ((lambda x: np.sum(x, axis=0), [third], False),
+                             (lambda x, y: np.sum(x * y, axis=0), [third, third + 1], True),
+                             (lambda x: np.sum(np.exp(x), axis=0), [x], True),
+                             (lambda x: (np.exp(x).sum(axis=0), np.sin(x).max(axis=0)), [x], False)):
+        compiled = ec.compile(of)
+        np.testing.assert_allclose(compiled(*arrays), of(*arrays), rtol=1e-12)
+        assert ("STRIP = 4096" in compiled.dump(*arrays)) == wide
 
 
 def test_strips_ask_for_the_next_row():
