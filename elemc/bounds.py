@@ -140,8 +140,11 @@ class _Marks:
             axes = [a for a in access[dim].axes if a in self.spec.axes]
             every = [e for a in axes for e in self.spec.axes[a]]
             few = SHORT if self.places.issuperset(axes) else self.few
-            if self.called_for_rows(axes):
-                few = max(few, CALLED // max(4, self.spec.operands[operand].dtype.itemsize))
+            if (rows := self.called_for_rows(axes)) is not None:
+                called = CALLED // max(4, self.spec.operands[operand].dtype.itemsize)
+                if any(few < self.sizes[e] <= called for e in every):
+                    few = called
+                    self.meet(rows, [0, PACK * ROWS - 1])  # more are added in another order
             long = [e for e in every if self.sizes[e] > few]
             exact = {e: (self.sizes[e], self.sizes[e]) for e in every if e not in long}
             if not long:
@@ -159,11 +162,14 @@ class _Marks:
                 self.found.setdefault(e, (few + 1 if e in long else 1, LONGEST))
             break
 
-    def called_for_rows(self, axes: Sequence[str]) -> bool:
-        """Whether functions are called for columns, along these axes, of enough rows for packs."""
-        rows = [self.sizes[self.longest(a)] for a in self.folded]
-        return self.folded.isdisjoint(axes) and calls(self.values) and max(
-            rows, default=0) >= PACK * ROWS
+    def called_for_rows(self, axes: Sequence[str]) -> int | None:
+        """The longest extent folded, if functions are called for columns, of enough rows for packs.
+
+        The columns are those along these axes.
+        """
+        rows = max(map(self.longest, sorted(self.folded)), key=self.sizes.__getitem__, default=None)
+        called = rows is not None and self.sizes[rows] >= PACK and calls(self.values)
+        return rows if called and self.folded.isdisjoint(axes) else None
 
     def of_long_row(self, operand: int, axis: str) -> list[int]:
         """The marks of a row of one long extent.

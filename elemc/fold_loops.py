@@ -33,7 +33,7 @@ from .nest import (
 from .paired import beside, nested, whole
 from .picking import is_store
 from .row_ends import grouped, turns
-from .values import Convert, Load, Op, Value, walk
+from .values import SHORT, Convert, Load, Op, Value, walk
 
 # Bytes of the arrays of a strip, at most: of the states of folds, which stay in the first cache;
 # of a value that goes through stages, as much as a processor looks ahead; of rows abreast; of what
@@ -239,7 +239,7 @@ class FoldLoops(Fetches):
         tree = any(f["tree"] for f in folds)
         whole = start == "0"
         span = stop if whole else f"{stop} - {start}"
-        block = "PACK * ROWS" if item.packed else "ROWS"
+        block = "PACK * ROWS" if item.packed and not item.ordered else "ROWS"
         fetched = set(self.fetched)
         view: dict[str, Any] = {
                 "kind": "blocks", "var": f"i{k}", "start": start, "stop": stop, "tree": tree,
@@ -337,19 +337,21 @@ class FoldLoops(Fetches):
         self.widest[self.strip] = max(item.width, self.widest.get(self.strip, 0))
         index, base = self.var(item.strip), f"b{self.digit[item.strip]}"
 
-        def view(body: Sequence[Statement]) -> dict[str, Any]:
+        def view(body: Sequence[Statement], rolled: bool = False) -> dict[str, Any]:
             outer, self.mentioned = self.mentioned, set()
             laid = self.body(body)
             used = item.strip in self.mentioned
             self.mentioned |= outer
             return {"locals": [s for s in laid if s["kind"] == "local"],
-                    "body": [s for s in laid if s["kind"] != "local"],
+                    "body": [s for s in laid if s["kind"] != "local"], "rolled": rolled,
                     "var": f"int64_t l = 0, {index} = {base}" if used else "int l = 0",
                     "step": f"l++, {index}++" if used else "l++"}
 
         fetch = self.fetch_rows(item, item.body[-1], "k * PACK")
-        return {"once": view(item.once), "copies": view(item.copies), "back": view(item.back),
-                "body": self.body(item.packed), "width": item.width, "fetch": fetch}
+        rolled = item.ordered and 4 <= item.width <= SHORT  # else gcc unrolls, and finds no vectors
+        return {"once": view(item.once), "copies": view(item.copies),
+                "back": view(item.back, rolled), "body": self.body(item.packed),
+                "width": item.width, "fetch": fetch, "ordered": item.ordered}
 
     def joined(self, folds: Sequence[dict[str, Any]], at: str = "") -> dict[str, str]:
         """Assignments to all folds at once, as comma expressions; `at` is the place in a strip."""

@@ -176,8 +176,11 @@ class Folding(Merging):
                 self.declare([part], [fold.neutral], inside, strip)
                 self.states[root.fold] = [part]
         alone = direct and not short and len(merged) == len(segment.roots)
-        if alone and strip and self.spec.between(inner[-1])[1] >= PACK * ROWS and (
+        most = self.spec.between(inner[-1])[1]
+        called = calls(walk(v for r in merged for v in r.inputs()))
+        if alone and strip and most >= (PACK if called else PACK * ROWS) and (
                 width := self.narrow(merged, folds, strip)):
+            loop.ordered = most < PACK * ROWS and not all(f.exact for f in folds)
             self.pack(merged, loop, width, scope)
             for fold in folds:
                 fold.tree &= chunk != str(PACK * ROWS)
@@ -225,6 +228,7 @@ class Folding(Merging):
 
         inner, loop.width = scope.inside(loop.packed), width
         indices: list[Element] = []
+        rows: dict[Value, Element] = {}
         for value in walk([v for r in folded for v in r.inputs()], leaf):
             if leaf(value) and value.axes and not isinstance(scope.find(value), Named):
                 of = value.arg if isinstance(value, Convert) else value
@@ -234,20 +238,31 @@ class Folding(Merging):
                 copy = row(value, kind, where)
                 where.append(Assign(copy, scope.inside(where).value(value)))
                 inner.known[value] = packed = replace(copy, at="packed")
-                indices += [packed] if index else []
+                if index:
+                    indices.append(packed)
+                else:
+                    rows[value] = copy
             elif not leaf(value) and value in self.kept:
                 store = self.kept[value]
-                copy = row(value, self.spec.operands[store.operand].name, loop.copies)
+                name = self.spec.operands[store.operand].name
+                rows[value] = copy = row(value, name, loop.copies)
                 inner.known[value] = inner.let(inner.value(value))
                 inner.body.append(Assign(replace(copy, at="packed"), inner.known[value]))
                 loop.back.append(Write(store.operand, store.access, copy, store.mode, None))
-        before = dict(self.states)
-        for root, fold in zip(folded, loop.folds, strict=True):
-            self.states[root.fold] = [
-                Element(frozenset(), fold.dtype, f"{fold.name}_rows", at="packed")]
+        before, adds = dict(self.states), inner
         values = inner.values([v for r in folded for v in r.inputs()])
+        if loop.ordered:
+            adds = scope.inside(loop.back)
+            for value in (v for v in values if v.axes and v not in rows):
+                rows[value] = copy = row(value, "v", loop.copies)
+                inner.body.append(Assign(replace(copy, at="packed"), values[value]))
+            values |= rows
+        else:
+            self.states |= {
+                r.fold: [Element(frozenset(), f.dtype, f"{f.name}_rows", at="packed")]
+                for r, f in zip(folded, loop.folds, strict=True)}
         for root in folded:
-            self.update(root, inner, values)
+            self.update(root, adds, values)
         for place in indices:
             by = Literal(frozenset(), place.dtype, place.dtype.type(PACK))
             inner.body.append(Assign(place, Op(place.axes, place.dtype, OPS["add"], (place, by))))

@@ -199,8 +199,8 @@ def lane_fold(fold: Fold, name: str, short: bool = False) -> LaneFold:
     [merge] = inline(program.merge, (a, b))
     neutral, identity = (Literal(nothing, dtype, start[0]) for start in (
         program.neutral, program.identity or program.neutral))
-    found = LaneFold(name, program.name, dtype, neutral, identity, merge,
-                     not program.exact and not short, program.exact)
+    tree = not program.exact and not short
+    found = LaneFold(name, program.name, dtype, neutral, identity, merge, tree, program.exact)
     if isinstance(fold, Place):  # the better one, and of two that are as good, either
         top_a, top_b = (Named(nothing, fold.top.program.state[0], f"top_{n}") for n in "ab")
         last = Literal(nothing, dtype, dtype.type(np.iinfo(dtype).max))
@@ -245,11 +245,10 @@ class LaneLoop:
 class Blocks:
     """A serial loop over an outer axis whose partial states, `name`, are merged in a tree.
 
-    If the strip is narrow, of `width` elements, PACK rows are taken together: `copies` are made of
-    what they read, side by side, but `once` of what is the same for all rows, or their index, and
-    `packed` adds these, an element each, to as many states, called `name_rows`; `back` stores what
-    is kept of them.  The body is for what is left.  A block has as many of these rows as of others.
-    `at_once` is as in `Loop`.  Rows that come `late` are asked for; `run` or `foreseen` go at once.
+    Of a narrow strip, of `width` elements, PACK rows go together: `copies` are made of what they
+    read, side by side, but `once` of what is the same for all, or their index; `packed` adds these
+    to states, `name_rows`, or if `ordered` makes what `back`, which stores what is kept, adds.  The
+    body takes the rest, `run`, `foreseen` or `at_once` turns at a time; `late` rows are asked for.
     """
 
     axis: str
@@ -262,6 +261,7 @@ class Blocks:
     copies: list[Statement] = field(default_factory=list)
     packed: list[Statement] = field(default_factory=list)
     back: list[Statement] = field(default_factory=list)
+    ordered: bool = False
     at_once: int = 1
     run: int = 1
     foreseen: int = 1
