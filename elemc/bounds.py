@@ -194,7 +194,8 @@ class _Marks:
             loads = (v for v in self.values if isinstance(v, Load))
             again = read_again(loads, axis, self.spec.operands)
             marks += [FILLED // sum(v.dtype.itemsize for v in again)] if again else []
-        if self.folded and not along and (far or self.spec.third):
+        kept = not along or any(axis in v.axes for v in self.folds)
+        if self.folded and kept and (far or self.spec.third):
             step = abs(self.spec.operands[operand].layout.step) or 1
             marks += [ALONE // size - 1, ALONE // (size * step) - 1, NARROW] + (
                 [FORESEEN // size - 1, *(n // size for n in (FAR_FORESEEN, STREAM, FEW_STATES))]

@@ -60,7 +60,7 @@ class Fetches(RowEnds):
         before, self.instead = self.instead, {**self.instead, item.axis: f"({first})"}
         found = self.fetches(lane, f"b{self.digit[lane.axis]}", 3)
         self.instead = before
-        return [("FETCH_SHORT" if fetch == "FETCH_SUM" else fetch, address, size)
+        return [("FETCH_SHORT" if fetch in ("FETCH_SUM", "FETCH_AHEAD") else fetch, address, size)
                 for fetch, address, size in found]
 
     def by_blocks(self, item: Loop, first: str) -> dict[str, Any]:

@@ -577,6 +577,10 @@ def test_short_rows_that_are_folded_side_by_side_are_asked_for(large, columns, a
     f = ec.compile(lambda x: np.max(x, axis=0))
     assert ("FETCH_SHORT" in f.dump(x)) == asks and "FETCH" not in f.dump(apart)
     np.testing.assert_array_equal(f(x), np.max(x, axis=0))
+    for function in (lambda x: np.var(x, axis=0), lambda x: np.mean(np.max(x * x, axis=0))):  # again, and folded
+        f = ec.compile(function)
+        assert ("FETCH_SHORT" in f.dump(x)) == asks
+        np.testing.assert_allclose(f(x), function(x), rtol=1e-13)
 
 
 def test_what_is_folded_within_lanes_is_not_asked_for(large):
