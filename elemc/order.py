@@ -219,7 +219,7 @@ def _fold_order(fold: Fold, spec: Specialized, few: frozenset[str],
                 short: frozenset[str]) -> tuple[str, ...]:
     """Kept axes, then folded ones; each in memory order, unless the fold minds its order."""
     kept, over, strip = _ways(fold, spec)
-    if strip in short:
+    if strip in short and spec.between(over[-1])[1] < PACK * ROWS:  # more go side by side
         strip = next((a for a in reversed(kept) if _is_long(a, spec)), strip)
     if strip is None or fold.merges and few.issuperset(over):
         return (*kept, *over)

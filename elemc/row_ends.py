@@ -14,6 +14,7 @@ from .dtypes import ctype
 from .jamming import WITH_NAN
 from .layout import INTERLEAVED, STEP
 from .nest import (
+    IDEMPOTENT,
     LANE_BYTES,
     LANES,
     Assign,
@@ -31,7 +32,7 @@ from .nest import (
     values_of,
 )
 from .picking import Picking, is_store
-from .values import ASKED, LINED, SELECT, VECTOR, Load, Op, Value, walk
+from .values import ASKED, LINED, SELECT, SHORT, VECTOR, Load, Op, Value, walk
 
 
 class RowEnds(Picking):
@@ -220,11 +221,16 @@ class RowEnds(Picking):
         return view
 
     def across(self, body: Sequence[Statement], axis: str, length: str) -> bool:
-        """Whether gcc makes vectors along the axis around, of rows that follow each other."""
+        """Whether gcc makes vectors along the axis around, of rows that follow each other.
+
+        That has to be long where numbers that are chosen are added, if they are no integers.
+        """
         values = walk(v for s in body for v in values_of(s))
+        short = any(isinstance(v, Op) and (
+            v.op.name in IDEMPOTENT or v.op is SELECT and v.dtype.kind in "biu") for v in values)
         return int(length) in INTERLEAVED and all(
             any(self.known_stride(v.operand, v.access, a) == int(length) * v.dtype.itemsize
-                for a in v.axes)
+                for a in v.axes if short or int(self.known(a) or SHORT) >= SHORT)
             for v in values if isinstance(v, Load) and axis in v.axes)
 
     def left_out(self, item: Statement, folded: str) -> list[dict[str, Any]]:
