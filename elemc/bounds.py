@@ -32,7 +32,7 @@ from .cost import (
     jams,
 )
 from .layout import STEPS
-from .nest import PACK, ROWS
+from .nest import LANE_BYTES, PACK, ROWS
 from .places import COUNTS, PLACED
 from .refold import loads_of
 from .values import (
@@ -49,6 +49,7 @@ from .values import (
     LINED,
     LONGEST,
     NARROW,
+    ORDERED,
     SELECT,
     SHORT,
     SLICES,
@@ -140,11 +141,9 @@ class _Marks:
             axes = [a for a in access[dim].axes if a in self.spec.axes]
             every = [e for a in axes for e in self.spec.axes[a]]
             few = SHORT if self.places.issuperset(axes) else self.few
-            if (rows := self.called_for_rows(axes)) is not None:
-                called = CALLED // max(4, self.spec.operands[operand].dtype.itemsize)
-                if any(few < self.sizes[e] <= called for e in every):
-                    few = called
-                    self.meet(rows, [0, PACK * ROWS - 1])  # more are added in another order
+            size = max(4, self.spec.operands[operand].dtype.itemsize)
+            if self.folded.isdisjoint(axes) and calls(self.values):
+                few = self.of_called_rows(axes, math.prod(self.sizes[e] for e in every), size, few)
             long = [e for e in every if self.sizes[e] > few]
             exact = {e: (self.sizes[e], self.sizes[e]) for e in every if e not in long}
             if not long:
@@ -162,14 +161,21 @@ class _Marks:
                 self.found.setdefault(e, (few + 1 if e in long else 1, LONGEST))
             break
 
-    def called_for_rows(self, axes: Sequence[str]) -> int | None:
-        """The longest extent folded, if functions are called for columns, of enough rows for packs.
+    def of_called_rows(self, axes: Sequence[str], columns: int, size: int, few: int) -> int:
+        """How many columns are few, whose rows functions are called for; such rows are bounded.
 
-        The columns are those along these axes.
+        `PACK` rows and more go side by side, less than `ORDERED` in order, and those that fill no
+        vector along axes around, if these are not `SHORT`.
         """
-        rows = max(map(self.longest, sorted(self.folded)), key=self.sizes.__getitem__, default=None)
-        called = rows is not None and self.sizes[rows] >= PACK and calls(self.values)
-        return rows if called and self.folded.isdisjoint(axes) else None
+        if columns > CALLED // size:
+            return few
+        rows = [self.longest(a) for a in self.folded]
+        for extent in rows:
+            self.meet(extent, [0, PACK - 1, ORDERED - 1])
+        if columns * size < LANE_BYTES:
+            for axis in self.spec.axes.keys() - self.folded.union(axes):
+                self.meet(self.longest(axis), [0, SHORT - 1])
+        return CALLED // size if max(map(self.sizes.__getitem__, rows), default=0) >= PACK else few
 
     def of_long_row(self, operand: int, axis: str) -> list[int]:
         """The marks of a row of one long extent.

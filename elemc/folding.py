@@ -43,6 +43,7 @@ from .sharing import Segment
 from .values import (
     BLOCK,
     CALLED,
+    ORDERED,
     SHORT,
     VECTOR,
     At,
@@ -180,7 +181,7 @@ class Folding(Merging):
         called = calls(walk(v for r in merged for v in r.inputs()))
         if alone and strip and most >= (PACK if called else PACK * ROWS) and (
                 width := self.narrow(merged, folds, strip)):
-            loop.ordered = most < PACK * ROWS and not all(f.exact for f in folds)
+            loop.ordered = most < ORDERED and not all(f.exact for f in folds)
             self.pack(merged, loop, width, scope)
             for fold in folds:
                 fold.tree &= chunk != str(PACK * ROWS)

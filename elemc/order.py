@@ -16,7 +16,7 @@ from dataclasses import replace
 from .accesses import follows, may_turn, meets, memory_order, order_in_memory
 from .cost import HEAVY, MEETING, calls, cost
 from .layout import Operand
-from .nest import LANE_BYTES, PACK, ROWS
+from .nest import LANE_BYTES
 from .quotients import divides
 from .refold import loads_of
 from .roots import Root, axis_of, folds_below, holds, in_strips, read_apart
@@ -24,6 +24,7 @@ from .together import together
 from .values import (
     FEW,
     NARROW,
+    ORDERED,
     SHORT,
     VECTOR,
     Fold,
@@ -122,7 +123,7 @@ def _short_strip(fold: Fold, spec: Specialized) -> set[str]:
         return set()
     widest = max(v.dtype.itemsize for v in values)
     short = spec.between(strip)[1] * widest < LANE_BYTES
-    return {strip} if short and spec.between(over[-1])[1] < PACK * ROWS else set()
+    return {strip} if short and spec.between(over[-1])[1] < ORDERED else set()
 
 
 def _is_long(axis: str, spec: Specialized) -> bool:
@@ -219,7 +220,7 @@ def _fold_order(fold: Fold, spec: Specialized, few: frozenset[str],
                 short: frozenset[str]) -> tuple[str, ...]:
     """Kept axes, then folded ones; each in memory order, unless the fold minds its order."""
     kept, over, strip = _ways(fold, spec)
-    if strip in short and spec.between(over[-1])[1] < PACK * ROWS:  # more go side by side
+    if strip in short and spec.between(over[-1])[1] < ORDERED:  # more go side by side
         strip = next((a for a in reversed(kept) if _is_long(a, spec)), strip)
     if strip is None or fold.merges and few.issuperset(over):
         return (*kept, *over)

@@ -36,6 +36,7 @@ SHORT = 16  # elements of a row that are so few that their number is worth knowi
 FEW = 8  # elements that the compiler folds without a loop, while vectors go along other axes
 VECTOR = 8  # elements from which on a short row is worth vectors
 CALLED = 160  # bytes of a row, at most, of which several go at once if functions are called
+ORDERED = 256  # rows, below which functions of these are added row by row, as along long axes
 LINED = 128  # elements of a row from which on lines, lanes and quotients have ways of their own
 FILLED = 16384  # bytes that leave no room in the first cache for what passes
 SUMMED = 64  # elements of a row from memory from which on little is left to do but to add them

@@ -424,6 +424,20 @@ def test_functions_of_rows_that_go_at_once_change_no_order(dtype, rows, columns)
     np.testing.assert_array_equal(ec.compile(lambda x: np.sum(np.sin(x), axis=1))(long)[7], f(x))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(3, 1100, 5), (3, 300, 5), (20, 300, 6), (3, 60, 3), (50, 60, 3), (2, 9, 7)])
+def test_batches_of_tables_have_the_bits_of_one(shape, dtype):
+    """Whether vectors go along the batch, if it is long and there are few rows, or along rows side by side."""
+    x = np.random.default_rng(1).standard_normal(shape).astype(dtype)
+    for function in (lambda x: np.sum(np.sin(x), axis=-2),
+                     lambda x: np.exp(x) / np.sum(np.exp(x), axis=-2, keepdims=True),
+                     lambda x: np.sin(x) - np.mean(np.sin(x), axis=-2, keepdims=True)):
+        f, one = ec.compile(function), ec.compile(function)
+        np.testing.assert_allclose(f(x), function(x), rtol=1e-4 if dtype == "float32" else 1e-11, atol=1e-4)
+        np.testing.assert_array_equal(f(x)[1], one(x[1]))
+        assert ("[PACK * " in f.dump(x)) == (shape[1] >= 256 or shape[1] > 16 > shape[0])
+
+
 def test_a_strip_holds_the_rows_that_go_at_once():
     """However many states other folds of the kernel have."""
     rng = np.random.default_rng(0)
