@@ -21,6 +21,7 @@ from .accesses import memory_order, most_sliced, order_in_memory
 from .cost import HEAVY, calls
 from .layout import INTERLEAVED
 from .nest import CHUNK, LANES, PACK, ROWS
+from .quotients import divides
 from .refold import loads_of
 from .roots import Root, axis_of, in_strips
 from .values import (
@@ -190,7 +191,8 @@ def _in_order(found: Sequence[Root], spec: Specialized) -> list[Root]:
     """Folds that call functions along rows that fill no lanes, and add one after the other.
 
     Of a row that one fold alone goes through gcc makes vectors along the axis around, but not if it
-    is folded again, or stored along, and not of float16.
+    is folded again, or stored along, and not of float16.  Without functions, so do folds that round
+    and wait for each other, if the row, of more elements than a vector, is divided then.
     """
     def goes(root: Root) -> bool:
         if not root.merges or root.over != {root.order[-1]}:
@@ -203,7 +205,11 @@ def _in_order(found: Sequence[Root], spec: Specialized) -> list[Root]:
     stored = {a for s in spec.stores for at in s.access for a in at.axes}
     again = len(folds) > 1 or any(r.order[-1] in stored for r in folds)
     apart = again or any(v.dtype == np.float16 for v in values)
-    return folds if apart and calls(values) else []
+    divided = any(not r.fold.program.exact and r.needs and spec.between(r.order[-1])[0] > VECTOR
+                  for r in folds) and any(
+        divides(v) and len(v.axes) > len(folds[0].kept)
+        for v in walk((s.value for s in spec.stores), is_fold))
+    return folds if apart and calls(values) or divided else []
 
 
 def _in_chunks(found: list[Root], spec: Specialized) -> list[Root]:

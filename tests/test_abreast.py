@@ -90,6 +90,7 @@ SHORT = {
     "weighted": lambda x: x * np.exp(x).mean(axis=1, keepdims=True, where=x > 0),
     "gradient": ec.grad(lambda x: np.sum(log_softmax(x)[:, 0])),
     "place": lambda x: (np.exp(x).argmax(axis=1), np.exp(x).sum(axis=1)),
+    "normalized": lambda x: (x - x.mean(axis=1, keepdims=True)) / np.sqrt(1 + x.var(axis=1, keepdims=True)),
 }
 
 
@@ -118,8 +119,10 @@ def test_functions_of_short_rows(name, dtype):
 
 def test_short_rows_lie_side_by_side():
     x = np.ones((500, 10), np.float32)
-    for name, beside in (("logarithm", True), ("softmax", True), ("several", True)):
+    for name, beside in (("logarithm", True), ("softmax", True), ("several", True), ("normalized", True)):
         assert ("rows side by side" in ec.compile(SHORT[name]).dump(x)) == beside
+    assert "rows side by side" not in ec.compile(SHORT["normalized"]).dump(x[:, :8])  # which are a vector
+    assert "rows side by side" not in ec.compile(lambda x: x / np.sum(x, axis=1, keepdims=True)).dump(x)
     alone = ec.compile(lambda x: np.log(np.exp(x).sum(axis=1)))
     assert "rows side by side" not in alone.dump(x)
     assert "rows side by side" in alone.dump(x.astype("f2"))
