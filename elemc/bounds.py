@@ -151,10 +151,12 @@ class _Marks:
                 continue
             most = 0 if len(long) > 1 else BLOCK if self.folded.issuperset(axes) else (
                 (FAR_NARROW if self.spec.far else NARROW) if self.folded else 0)
-            most //= math.prod(n for n, _ in exact.values())
+            joined = math.prod(n for n, _ in exact.values())  # with the long one to a row
+            most //= joined
             if self.sizes[long[0]] <= most:
                 self.found |= exact
-            more = self.of_long_row(operand, axes[0]) if len(long) == 1 else []
+            more = [m // joined for m in self.of_long_row(operand, axes[0])] if (
+                len(long) == 1) else []
             places = [2 * SHORT - 1, PLACED] if self.places else []
             self.meet(long[0], [few, most, *places, *more])
             for e in every:

@@ -583,6 +583,14 @@ def test_short_rows_that_are_folded_side_by_side_are_asked_for(large, columns, a
         np.testing.assert_allclose(f(x), function(x), rtol=1e-13)
 
 
+@pytest.mark.parametrize("shape, asks", [((1100, 3, 17), True), ((1100, 3, 42), True), ((1100, 3, 43), False)])
+def test_rows_of_two_axes_are_as_long_as_both(large, shape, asks):
+    x = np.random.default_rng(3).standard_normal(shape)
+    f = ec.compile(lambda x: np.sum(x, axis=0))
+    assert ("FETCH_SHORT" in f.dump(x)) == asks
+    np.testing.assert_allclose(f(x), np.sum(x, axis=0), atol=1e-12)
+
+
 def test_what_is_folded_within_lanes_is_not_asked_for(large):
     """At one place, for it is read at many."""
     f = ec.compile(lambda x, y: ((x + y[:, None, :]).sum(axis=1), y.sum(axis=1)))
