@@ -164,10 +164,11 @@ class _Marks:
             break
 
     def of_called_rows(self, axes: Sequence[str], columns: int, size: int, few: int) -> int:
-        """How many columns are few, whose rows functions are called for; such rows are bounded.
+        """Bound the rows of columns for which functions are called; how many columns are few, then.
 
-        `PACK` rows and more go side by side, less than `ORDERED` in order, and those that fill no
-        vector along axes around, if these are not `SHORT`.
+        `PACK` rows or more of up to `CALLED` bytes go side by side, less than `ORDERED` of them in
+        order.  Of rows that fill no vector, vectors may go along an axis around, of `SHORT` indices
+        or more, which is bounded, too.
         """
         if columns > CALLED // size:
             return few

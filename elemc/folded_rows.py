@@ -41,7 +41,7 @@ from .values import (
 )
 
 SHARED = 16  # rows of extrema whose lanes are merged once, at least: few are left to all threads
-WIDE = 4  # times as wide are strips of long lines from memory: they are foreseen
+WIDE = 4  # times as wide are strips of lines from afar: as they go on they are foreseen
 FAR_RUN = 2 * RUN  # rows that come from memory, and are long, of which as many go at once
 
 
@@ -73,8 +73,8 @@ def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Spe
 def times_as_wide(item: Blocks, kernel: Kernel) -> int:
     """How many times as wide as others strips are: lines from afar are read slowly at first.
 
-    From the third cache one alone is foreseen soon, and of several folds that compute the first
-    cache has to hold the states.
+    From the third cache a single stream is foreseen soon, and of several folds that compute the
+    first cache has to hold the states.
     """
     inside = [*statements(item.body)]
     values = walk(v for s in inside for v in values_of(s))

@@ -184,7 +184,7 @@ class Folding(Merging):
             loop.ordered = most < ORDERED and not all(f.exact for f in folds)
             self.pack(merged, loop, width, scope)
             for fold in folds:
-                fold.tree &= chunk != str(PACK * ROWS)
+                fold.tree &= chunk != str(PACK * ROWS)  # of more rows than are ordered
         self.level(segment.roots, inner, inside)
         parts = [self.states[root.fold] for root in merged]
         for root, fold in zip(merged, folds, strict=True):
@@ -214,7 +214,11 @@ class Folding(Merging):
         return high if low == high <= most else 0
 
     def pack(self, folded: Sequence[Root], loop: Blocks, width: int, scope: Scope) -> None:
-        """Take several rows of a narrow strip side by side, so that vectors go along all."""
+        """Take several rows of a narrow strip side by side, so that vectors go along all.
+
+        They have states of their own, or, if they are to be `ordered`, only what is folded is
+        computed so, and then added to the strip's states row by row.
+        """
         def leaf(value: Value) -> bool:
             of = value.arg if isinstance(value, Convert) else value
             plain = value not in self.kept and (not of.args or isinstance(of, (At, Load)))
@@ -229,7 +233,7 @@ class Folding(Merging):
 
         inner, loop.width = scope.inside(loop.packed), width
         indices: list[Element] = []
-        rows: dict[Value, Element] = {}
+        rows: dict[Value, Element] = {}  # what is read of them row by row
         for value in walk([v for r in folded for v in r.inputs()], leaf):
             if leaf(value) and value.axes and not isinstance(scope.find(value), Named):
                 of = value.arg if isinstance(value, Convert) else value

@@ -247,8 +247,8 @@ class Blocks:
 
     Of a narrow strip, of `width` elements, PACK rows go together: `copies` are made of what they
     read, side by side, but `once` of what is the same for all, or their index; `packed` adds these
-    to states, `name_rows`, or if `ordered` makes what `back`, which stores what is kept, adds.  The
-    body takes the rest, `run`, `foreseen` or `at_once` turns at a time; `late` rows are asked for.
+    to states, `name_rows`, of PACK * ROWS rows a block; if `ordered`, it computes only, and `back`,
+    which stores what is kept, adds row by row.  The body takes the rest; `late` rows are asked for.
     """
 
     axis: str

@@ -62,7 +62,7 @@ def refold(spec: Specialized) -> Specialized:
             return places.quicker(value, axes, [] if apart else rows, spec, shared)
         if not rows or not value.program.nests:
             return _masked(value)
-        if across := _across(value, rows[0], spec):
+        if across := _few_across(value, rows[0], spec):
             return shared(_split(value, across))
         low, high = spec.between(rows[0])
         few = value.program.exact and low == high <= FEW and len(value.over) > 1
@@ -130,10 +130,11 @@ def _apart(fold: Fold, axes: Sequence[str], rows: Sequence[str]) -> bool:
     return any(a in rest for a in axes[:len(axes) - len(rows)])
 
 
-def _across(fold: Fold, row: str, spec: Specialized) -> list[str]:
-    """The axis of a few elements across rows, if lines of what is folded lie along it.
+def _few_across(fold: Fold, row: str, spec: Specialized) -> list[str]:
+    """The axis of a few elements across rows that are not short, if lines lie along it alone.
 
-    Vectors go along the rows, each of which would take the same lines from memory again.
+    It is folded first, then, while vectors go along the rows: each of these would take the same
+    lines from memory again.
     """
     orders = [memory_order(v.access, spec.operands[v.operand]) for v in loads_of(fold, spec)]
     lines = {axes[-1] for axes in orders if row in axes and axes[-1] != row}

@@ -223,14 +223,15 @@ class RowEnds(Picking):
     def across(self, body: Sequence[Statement], axis: str, length: str) -> bool:
         """Whether gcc makes vectors along the axis around, of rows that follow each other.
 
-        That has to be long where numbers that are chosen are added, if they are no integers.
+        Where floats are chosen and added it does so along long axes only; of extrema, and of what
+        is chosen of integers, along any.
         """
         values = walk(v for s in body for v in values_of(s))
-        short = any(isinstance(v, Op) and (
+        at_all = any(isinstance(v, Op) and (
             v.op.name in IDEMPOTENT or v.op is SELECT and v.dtype.kind in "biu") for v in values)
         return int(length) in INTERLEAVED and all(
             any(self.known_stride(v.operand, v.access, a) == int(length) * v.dtype.itemsize
-                for a in v.axes if short or int(self.known(a) or SHORT) >= SHORT)
+                for a in v.axes if at_all or int(self.known(a) or SHORT) >= SHORT)
             for v in values if isinstance(v, Load) and axis in v.axes)
 
     def left_out(self, item: Statement, folded: str) -> list[dict[str, Any]]:

@@ -191,8 +191,9 @@ def _in_order(found: Sequence[Root], spec: Specialized) -> list[Root]:
     """Folds that call functions along rows that fill no lanes, and add one after the other.
 
     Of a row that one fold alone goes through gcc makes vectors along the axis around, but not if it
-    is folded again, or stored along, and not of float16.  Without functions, so do folds that round
-    and wait for each other, if the row, of more elements than a vector, is divided then.
+    is folded again, or stored along, and not of float16.  Without functions, all folds of the row
+    do so if one that rounds waits for another, and quotients of the row, which has to have more
+    elements than a vector, are stored.
     """
     def goes(root: Root) -> bool:
         if not root.merges or root.over != {root.order[-1]}:
