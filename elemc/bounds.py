@@ -141,8 +141,8 @@ class _Marks:
             axes = [a for a in access[dim].axes if a in self.spec.axes]
             every = [e for a in axes for e in self.spec.axes[a]]
             few = SHORT if self.places.issuperset(axes) else self.few
-            size = max(4, self.spec.operands[operand].dtype.itemsize)
             if self.folded.isdisjoint(axes) and calls(self.values):
+                size = max(4, self.spec.operands[operand].dtype.itemsize)
                 few = self.of_called_rows(axes, math.prod(self.sizes[e] for e in every), size, few)
             long = [e for e in every if self.sizes[e] > few]
             exact = {e: (self.sizes[e], self.sizes[e]) for e in every if e not in long}
