@@ -189,7 +189,8 @@ def flags_of(spec: Specialized, contract: bool,
     folds = any(isinstance(v, Fold) for v in values)
     wants += ["folds"] if folds and not narrow else []
     masks = any(v.dtype == bool for v in values)
-    wants += ["products"] if masks and any(map(multiplies, values)) else []
+    branches = any(multiplies(v) or looks_for_nan(v) for v in values)
+    wants += ["masks"] if masks and branches else []
     dear = any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values)
     if dear or gathers(spec) and not folds and (selects(values) or converts_masks(values)):
         wants.append("full vectors")
@@ -216,6 +217,11 @@ def multiplies(value: Value) -> bool:
     """Whether numbers are folded that 1 leaves as they are."""
     neutral = value.program.neutral or () if isinstance(value, Fold) else ()
     return any(number == 1 and number.dtype != bool for number in neutral)
+
+
+def looks_for_nan(value: Value) -> bool:
+    """Whether a fold's result may be NaN: gcc would know from how an extremum found it."""
+    return isinstance(value, Op) and value.op.name == "isnan" and isinstance(value.args[0], Fold)
 
 
 def gathers(spec: Specialized) -> bool:

@@ -38,7 +38,7 @@ from .nest import (
 from .row_ends import lanes_in_vector, turns
 from .row_loops import RowLoops
 from .specialize import LINE_BYTES
-from .values import BLOCK, SHORT, Load, Op, walk
+from .values import BLOCK, SHORT, VECTOR, Load, Op, walk
 
 UNITS = {BLOCK: "BLOCK", ROWS: "ROWS"}
 # Lengths of rows that gcc would unroll, and find no vectors in.
@@ -61,10 +61,13 @@ class Statements(RowLoops):
         Unrolled, most lengths give it none, and so do the 16 elements of a longer one that are left
         when its end has vectors of its own; but 8 do, unless a strip calls functions.  The loop
         over 8 neighbours gives a better one, if no other goes over the same row, and if they fill
-        a register, or half without calls.
+        a register, or half without calls.  Where several folds of a row wait for each other, gcc
+        makes vectors of several rows, once all is unrolled.
         """
         length = self.known(item.axis)
         values = walk(v for s in item.body for v in values_of(s))
+        if self.vectors_of_rows(item.axis, length) and not calls(values):
+            return False
         if length and int(length) > SHORT and calls(values):  # the end of the row is not its own
             length = str(int(length) - int(length) % lanes_in_vector(values))
         filled = item.independent and any(isinstance(s, Assign) for s in item.body) and not any(
@@ -79,6 +82,12 @@ class Statements(RowLoops):
         return len(loops) == 1 and min(sizes.values()) >= (8 if calls(values) else 4) and all(
             self.known_stride(k, access, item.axis) in (0, sizes[k], -sizes[k])
             for k, access in places)
+
+    def vectors_of_rows(self, axis: str, length: str | None) -> bool:
+        """Whether gcc makes vectors of several rows: of two folds of up to 7 elements."""
+        folds = [f for phase in self.kernel.phases for s in statements(phase.body)
+                 if isinstance(s, LaneLoop) and s.axis == axis for f in s.folds]
+        return length in ROLLED and int(length) < VECTOR and len(folds) > 1
 
     def body(self, body: Sequence[Statement]) -> list[dict[str, Any]]:
         """What the templates need to lay out statements."""

@@ -81,7 +81,7 @@ class Toolchain(NamedTuple):
         "full vectors": where elements are gathered, gcc takes short ones; calls of functions want
         long ones.  "unrolled": short turns wait for the loop's own instructions; renaming registers
         takes time alone.  "unswitched": loops go one of two ways.  "folds": calls of memset empty
-        registers.  "products": gcc branches where masks choose 1.  "branches": no loops, less time.
+        registers.  "masks": gcc branches at some.  "branches": no loops, less time.
         """
         if self.family != "gcc":
             return ()
@@ -91,7 +91,7 @@ class Toolchain(NamedTuple):
                  "unrolled": ("-funroll-loops", "--param=max-unroll-times=4", "-fno-web",
                               "-fno-rename-registers"),
                  "unswitched": ("--param=max-unswitch-insns=1000",),
-                 "full vectors": ("-fvect-cost-model=unlimited",), "products": ("-fno-tree-pre",),
+                 "full vectors": ("-fvect-cost-model=unlimited",), "masks": ("-fno-tree-pre",),
                  "folds": ("-fno-tree-loop-distribute-patterns",),
                  "branches": ("-fno-tree-loop-optimize", "-fno-tree-vrp",
                               "-fno-tree-dominator-opts", "-fno-schedule-insns2")}
