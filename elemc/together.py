@@ -192,8 +192,8 @@ def _in_order(found: Sequence[Root], spec: Specialized) -> list[Root]:
 
     Of a row that one fold alone goes through gcc makes vectors along the axis around, but not if it
     is folded again, or stored along, and not of float16.  Without functions, all folds of the row
-    do so if one that rounds waits for another, and for a division, and if the row has more
-    elements than a vector.
+    do so if one that rounds waits for another, and for a division, and if the row is stored and
+    has more elements than a vector.
     """
     def goes(root: Root) -> bool:
         if not root.merges or root.over != {root.order[-1]}:
@@ -207,7 +207,7 @@ def _in_order(found: Sequence[Root], spec: Specialized) -> list[Root]:
     again = len(folds) > 1 or any(r.order[-1] in stored for r in folds)
     apart = again or any(v.dtype == np.float16 for v in values)
     divided = any(not r.fold.program.exact and r.needs and spec.between(r.order[-1])[0] > VECTOR
-                  for r in folds) and any(
+                  and r.order[-1] in stored for r in folds) and any(
         v.axes and divides(v) for v in walk(s.value for s in spec.stores))
     return folds if apart and calls(values) or divided else []
 
