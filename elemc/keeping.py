@@ -144,6 +144,18 @@ class Keeping(Folding):
         self.planned[value] = Element(value.axes, value.dtype, name, (axis,), "chunk")
         return Local(name, value.dtype, length=BLOCK)
 
+    def scans_first(self, scans: Sequence[Root], loop: Loop, bound: tuple[str, ...],
+                    scope: Scope) -> None:
+        """Put scans in a loop of their own over a strip, and what they give in arrays."""
+        new = {r.fold: scope.fresh("row") for r in scans if r.fold not in self.planned}
+        for fold, name in new.items():
+            self.planned[fold] = Element(fold.axes, fold.dtype, name, at=loop.axis)
+            scope.body.append(Local(name, fold.dtype, True))
+        scope.body.append(loop)
+        self.level(scans, bound, scope.inside(loop.body))
+        scope.known |= {fold: self.planned[fold] for fold in new}
+        self.forget([*new])
+
     def keep_in_outputs(self, segment: Segment) -> None:
         """Let what is dear here, and later stores need again, wait in their outputs."""
         if any(isinstance(r.of, Scan) for r in segment.roots) or is_side(segment.axis):

@@ -46,6 +46,7 @@ from .sharing import (
     around_few,
     axes_inside,
     beside,
+    calling,
     functions_of_rows,
     loops,
     pair_scans,
@@ -56,6 +57,7 @@ from .stages import stages
 from .values import (
     FAR_NARROW,
     LINED,
+    SHORT,
     Access,
     Load,
     Scan,
@@ -205,10 +207,10 @@ class _Scheduler(Keeping):
             if bound and comes_late(loop, segment.roots, last, self.spec):
                 loop.ahead = axis_of(bound[-1])
             scope.body.append(loop)
-            inside = scope.inside(loop.body)
+            roots, inside = segment.roots, scope.inside(loop.body)
             if last and self.length in ("STRIP", "TURNED"):
-                inside = self.stages(segment, loop, inside, frozenset(inner))
-            self.level(segment.roots, inner, inside)
+                roots, inside = self.stages(segment, loop, inside, inner)
+            self.level(roots, inner, inside)
             if loop.independent and not last:  # vectors go along this axis
                 for below in (s for s in statements(loop.body) if isinstance(s, Loop)):
                     below.independent = False
@@ -227,16 +229,20 @@ class _Scheduler(Keeping):
         inside = scope.side(*side_of(segment))
         self.level(segment.roots, (*bound, segment.axis), inside)
 
-    def stages(self, segment: Segment, loop: Loop, scope: Scope, bound: frozenset[str]) -> Scope:
-        """Cut a loop into strips where its functions wait for each other; the scope of the last.
+    def stages(self, segment: Segment, loop: Loop, scope: Scope, bound: tuple[str, ...]
+               ) -> tuple[list[Root], Scope]:
+        """Cut a loop into strips where its functions wait for each other; the last, and its scope.
 
-        Functions do not wait for what goes on, either.  Strips have parts, also to ask for memory,
-        and for functions that are called for blocks.
+        Functions do not wait for what goes on, either, and stores that call them of scans come
+        after these.  Strips have parts, also to ask for memory, and for functions that are called
+        for blocks.
         """
+        roots = segment.roots
         inputs, strip = [v for r in segment.roots for v in r.inputs()], loop.kind == "lane"
         cut: list[list[Value]] = []
         parts = strip and bool(loop.ahead)
-        scans = any(isinstance(r.of, Scan) for r in segment.roots)  # known in the last loop only
+        scans = [r for r in roots if isinstance(r.of, Scan)]
+        late: list[Root] = []
         if loop.independent and not scans and (
                 strip or all(isinstance(r.of, Store) for r in segment.roots)):
             def known(value: Value) -> bool:
@@ -248,17 +254,22 @@ class _Scheduler(Keeping):
             parts |= strip and apart and any(of_many(v) and not known(v)
                                              for v in walk(inputs, known))
         elif not loop.independent and not loop.reverse:
-            cut = [[v for v in scope.invariant(inputs, bound) if loop.axis in v.axes
+            cut = [[v for v in scope.invariant(inputs, frozenset(bound)) if loop.axis in v.axes
                     and cost(walk([v], is_fold)) >= HEAVY]]
-        if not any(cut) and not parts:
-            return scope
+            if any(cut) or self.spec.between(loop.axis)[1] > SHORT:  # else gcc unrolls
+                late = calling(roots, scans)
+        if not any(cut) and not parts and not late:
+            return roots, scope
         last = Loop(loop.axis, "lane", [], independent=loop.independent)
         loop.kind = "parts" if strip else "parallel strip" if loop.kind == "parallel" else "strip"
         loop.independent, loop.length = False, "STAGE"
         for values in cut:
             scope.rows(values, loop.axis)
+        if late:
+            self.scans_first(scans, last, bound, scope)
+            last = Loop(loop.axis, "lane", [], independent=True)
         loop.body.append(last)
-        return scope.inside(last.body)
+        return late or roots, scope.inside(last.body)
 
     def tiles(self, segment: Segment, loads: Sequence[Load], bound: tuple[str, ...],
               scope: Scope) -> None:

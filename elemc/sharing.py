@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 
 from .accesses import may_turn, memory_order, runs_along
-from .cost import calls
+from .cost import HEAVY, calls
 from .layout import Layout
 from .nest import (
     Assign,
@@ -31,6 +31,7 @@ from .values import (
     First,
     Fold,
     Load,
+    Op,
     Scan,
     Specialized,
     Store,
@@ -223,6 +224,17 @@ def loops(level_roots: Sequence[Root], bound: tuple[str, ...],
         if isinstance(root.of, Fold):
             place[root.of] = k
     return found
+
+
+def calling(roots: Sequence[Root], scans: Sequence[Root]) -> list[Root]:
+    """The stores among roots that share a loop with scans, if one calls functions of these."""
+    stores = [r for r in roots if isinstance(r.of, Store)]
+    given = {r.of for r in scans}
+    if len(stores) + len(scans) < len(roots):  # others fold what scans give
+        return []
+    called = (v for v in walk((v for r in stores for v in r.inputs()), is_fold)
+              if isinstance(v, Op) and v.op.cost >= HEAVY)
+    return stores if any(not given.isdisjoint(walk([v], is_fold)) for v in called) else []
 
 
 def functions_of_rows(top_roots: Sequence[Root]) -> list[Root]:

@@ -72,6 +72,7 @@ class Statements(RowLoops):
             length = str(int(length) - int(length) % lanes_in_vector(values))
         filled = item.independent and any(isinstance(s, Assign) for s in item.body) and not any(
             isinstance(v, Op) and v.op.name in CHOICES for v in values)
+        filled |= any(isinstance(v, Element) for v in values)  # a buffer, of one row at a time
         if length != "8" or calls(values) and (item.kind == "lane" or filled):
             return length in ROLLED
         loops = [s for phase in self.kernel.phases for s in statements(phase.body)

@@ -170,7 +170,9 @@ def _abreast(found: list[Root], spec: Specialized) -> list[Root]:
             _is_place_of_integers(r, spec) for r in moved.values()):
         return found
     least = HEAVY if length > BLOCK else 2
-    if rows < VECTOR or not short and all(
+    called = length < LANES and calls(walk((v for r in moved.values() if not r.merges
+                                            for v in r.inputs()), is_fold))
+    if rows < VECTOR or not (short or called) and all(
             r.merges or r.fold.program.cost < least for r in moved.values()):
         return found
     turned = (*order[:-2], f"{order[-2]}/", order[-1], order[-2])
