@@ -149,6 +149,38 @@ def test_errors():
             make()
 
 
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("length", [2, 5, 8, 13, 16, 17, 64, 65, 700])
+@pytest.mark.parametrize("rows", [1, 7, 40])
+def test_functions_before_and_after(rows, length, dtype):
+    """They are called for blocks of what is scanned, or what scans give, and for rows abreast."""
+    x = RNG.uniform(0.1, 1, (rows, length)).astype(dtype)
+    up, mask, tolerance = np.cumsum(x, 1), x > 0.5, {"f8": 1e-12, "f4": 2e-4}[dtype]
+
+    def close(f, want):
+        got = ec.compile(f)(x)
+        assert isinstance(got, tuple) == isinstance(want, tuple)
+        for one, other in zip(np.atleast_1d(got), np.atleast_1d(want), strict=True):
+            np.testing.assert_allclose(one, other, rtol=tolerance)
+
+    close(lambda x: np.cumsum(np.exp(x), 1), np.cumsum(np.exp(x), 1))
+    close(lambda x: np.log(np.cumsum(np.exp(x), 1)), np.log(np.cumsum(np.exp(x), 1)))
+    close(lambda x: x * np.exp(-np.cumsum(x, 1)), x * np.exp(-up))
+    close(lambda x: (np.cumsum(x, 1), np.exp(np.cumsum(x, 1) / 700), np.cumprod(1 + x / 700, 1)),
+          (up, np.exp(up / 700), np.cumprod(1 + x / 700, 1)))
+    close(lambda x: np.log1p(ec.scan("sum", x, axis=1, exclusive=True)), np.log1p(exclusive(x, 1)))
+    close(lambda x: np.exp(-ec.scan("sum", x, axis=1, reverse=True)), np.exp(-turned(np.cumsum, x, 1)))
+    close(lambda x: np.cumsum(np.log(np.cumsum(x, 1) + 1), 1), np.cumsum(np.log(up + 1), 1))
+    close(lambda x: np.exp(-np.cumsum(x, 1)).sum(axis=1), np.exp(-up).sum(axis=1))
+    close(lambda x: np.where(x > 0.5, np.log(np.cumsum(x, 1)), x), np.where(mask, np.log(up), x))
+    f, out = ec.compile(lambda x: np.exp(-np.cumsum(x, 1))), x.copy()
+    f(out, out=out)  # in place
+    np.testing.assert_array_equal(out, f(x))
+    some = np.zeros_like(x)
+    f(x, out=some, where=mask)
+    np.testing.assert_array_equal(some, np.where(mask, out, 0))
+
+
 @pytest.mark.parametrize("fn", [
     lambda x: np.cumsum(x, 1)[:, 1:], lambda x: np.cumsum(x, 1)[:, ::-2] + np.cumsum(x[1:], 0)[0, ::2],
     lambda x: np.diff(np.cumsum(x * x, 1), axis=1), lambda x: np.cumprod(x, 0)[-1] + x,
