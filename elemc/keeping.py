@@ -144,13 +144,23 @@ class Keeping(Folding):
         self.planned[value] = Element(value.axes, value.dtype, name, (axis,), "chunk")
         return Local(name, value.dtype, length=BLOCK)
 
-    def scans_first(self, scans: Sequence[Root], loop: Loop, bound: tuple[str, ...],
-                    scope: Scope) -> None:
-        """Put scans in a loop of their own over a strip, and what they give in arrays."""
+    def functions(self, some: Sequence[Root], axis: str, bound: Collection[str], scope: Scope
+                  ) -> list[Value]:
+        """What roots take that calls functions along an axis, and waits for nothing in its loop."""
+        inputs = [v for r in some for v in r.inputs()]
+        return [v for v in scope.invariant(inputs, frozenset(bound))
+                if axis in v.axes and cost(walk([v], is_fold)) >= HEAVY]
+
+    def scans_first(self, scans: Sequence[Root], along: Loop, bound: tuple[str, ...], scope: Scope
+                    ) -> None:
+        """A loop over a strip for scans alone, which leaves what they give in arrays."""
+        axis = along.axis
+        scope.rows(self.functions(scans, axis, bound, scope), axis)
         new = {r.fold: scope.fresh("row") for r in scans if r.fold not in self.planned}
         for fold, name in new.items():
-            self.planned[fold] = Element(fold.axes, fold.dtype, name, at=loop.axis)
+            self.planned[fold] = Element(fold.axes, fold.dtype, name, at=axis)
             scope.body.append(Local(name, fold.dtype, True))
+        loop = Loop(axis, "lane", [], reverse=along.reverse)
         scope.body.append(loop)
         self.level(scans, bound, scope.inside(loop.body))
         scope.known |= {fold: self.planned[fold] for fold in new}

@@ -52,7 +52,8 @@ class RowLoops(FoldLoops):
         if joined:
             return {"kind": "all", "body": body}
         return {"kind": "strip", "base": f"b{k}", "width": f"w{k}", "start": start, "stop": stop,
-                "most": f"ROWS_OF({length}, {self.extent(item.axis)})", "fetch": [], "body": body}
+                "reverse": False, "fetch": [], "body": body,
+                "most": f"ROWS_OF({length}, {self.extent(item.axis)})"}
 
     def repeat(self, item: Repeat) -> dict[str, Any]:
         """What copies a row for as many as a loop over rows takes at a time."""

@@ -22,7 +22,7 @@ from .accesses import runs_along
 from .asking import ask_in_time, comes_late, short_and_back
 from .blocks import of_many
 from .calling import call_in_blocks
-from .cost import HEAVY, calls, cost
+from .cost import calls
 from .halving import convert_in_blocks
 from .jamming import jam
 from .keeping import Keeping
@@ -46,11 +46,11 @@ from .sharing import (
     around_few,
     axes_inside,
     beside,
-    calling,
     functions_of_rows,
     loops,
     pair_scans,
     same_states,
+    waves,
 )
 from .specialize import following_rows, lines
 from .stages import stages
@@ -233,43 +233,42 @@ class _Scheduler(Keeping):
                ) -> tuple[list[Root], Scope]:
         """Cut a loop into strips where its functions wait for each other; the last, and its scope.
 
-        Functions do not wait for what goes on, either, and stores that call them of scans come
-        after these.  Strips have parts, also to ask for memory, and for functions that are called
-        for blocks.
+        Functions do not wait for what goes on, either, and what calls them of scans comes after
+        these.  Strips have parts, also to ask for memory, and for functions that are called for
+        blocks.
         """
-        roots = segment.roots
-        inputs, strip = [v for r in segment.roots for v in r.inputs()], loop.kind == "lane"
+        roots, axis, strip = segment.roots, loop.axis, loop.kind == "lane"
+        inputs = [v for r in roots for v in r.inputs()]
         cut: list[list[Value]] = []
+        ahead: list[list[Root]] = []
         parts = strip and bool(loop.ahead)
-        scans = [r for r in roots if isinstance(r.of, Scan)]
-        late: list[Root] = []
+        scans = any(isinstance(r.of, Scan) for r in roots)  # known in the last loop only
         if loop.independent and not scans and (
-                strip or all(isinstance(r.of, Store) for r in segment.roots)):
+                strip or all(isinstance(r.of, Store) for r in roots)):
             def known(value: Value) -> bool:
                 return scope.find(value) is not None
 
-            apart = all(r.of.mask is None and r.of.mode == "write" for r in segment.roots
+            apart = all(r.of.mask is None and r.of.mode == "write" for r in roots
                         if isinstance(r.of, Store))
             cut = stages(inputs, known, apart)
             parts |= strip and apart and any(of_many(v) and not known(v)
                                              for v in walk(inputs, known))
-        elif not loop.independent and not loop.reverse:
-            cut = [[v for v in scope.invariant(inputs, frozenset(bound)) if loop.axis in v.axes
-                    and cost(walk([v], is_fold)) >= HEAVY]]
-            if any(cut) or self.spec.between(loop.axis)[1] > SHORT:  # else gcc unrolls
-                late = calling(roots, scans)
-        if not any(cut) and not parts and not late:
+        elif not loop.independent:
+            cut = [self.functions(roots, axis, bound, scope)]
+            if any(cut) or self.spec.between(axis)[1] > SHORT:  # else gcc unrolls
+                *ahead, roots = waves(roots)
+        if not any(cut) and not parts and not ahead:
             return roots, scope
-        last = Loop(loop.axis, "lane", [], independent=loop.independent)
+        for values in cut:
+            scope.rows(values, axis)
+        for wave in ahead:
+            self.scans_first(wave, loop, bound, scope)
+        last = Loop(axis, "lane", [], reverse=loop.reverse and not ahead,
+                    independent=loop.independent or bool(ahead))
         loop.kind = "parts" if strip else "parallel strip" if loop.kind == "parallel" else "strip"
         loop.independent, loop.length = False, "STAGE"
-        for values in cut:
-            scope.rows(values, loop.axis)
-        if late:
-            self.scans_first(scans, last, bound, scope)
-            last = Loop(loop.axis, "lane", [], independent=True)
         loop.body.append(last)
-        return late or roots, scope.inside(last.body)
+        return roots, scope.inside(last.body)
 
     def tiles(self, segment: Segment, loads: Sequence[Load], bound: tuple[str, ...],
               scope: Scope) -> None:

@@ -226,15 +226,20 @@ def loops(level_roots: Sequence[Root], bound: tuple[str, ...],
     return found
 
 
-def calling(roots: Sequence[Root], scans: Sequence[Root]) -> list[Root]:
-    """The stores among roots that share a loop with scans, if one calls functions of these."""
-    stores = [r for r in roots if isinstance(r.of, Store)]
-    given = {r.of for r in scans}
-    if len(stores) + len(scans) < len(roots):  # others fold what scans give
-        return []
-    called = (v for v in walk((v for r in stores for v in r.inputs()), is_fold)
-              if isinstance(v, Op) and v.op.cost >= HEAVY)
-    return stores if any(not given.isdisjoint(walk([v], is_fold)) for v in called) else []
+def waves(scans_and_stores: Sequence[Root]) -> list[list[Root]]:
+    """What shares a loop, scans that call functions of others after these, and stores at last."""
+    wave: dict[Store | Fold, int] = {}
+    for root in scans_and_stores:
+        below = walk(root.inputs(), is_fold)
+        called = [v for v in below if isinstance(v, Op) and v.op.cost >= HEAVY]
+        after = (wave[v] + 1 for v in walk(called, is_fold) if isinstance(v, Scan) and v in wave)
+        wave[root.of] = max((*after, *(wave[v] for v in below if v in wave)), default=0)
+    stores = [r for r in scans_and_stores if isinstance(r.of, Store)]
+    scans = [r for r in scans_and_stores if isinstance(r.of, Scan)]
+    if not any(wave.values()) or len(stores) + len(scans) < len(wave):  # others fold what they give
+        return [[*scans_and_stores]]
+    return [*([r for r in scans if wave[r.of] == k] for k in sorted({wave[r.of] for r in scans})),
+            stores]
 
 
 def functions_of_rows(top_roots: Sequence[Root]) -> list[Root]:

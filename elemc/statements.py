@@ -225,7 +225,7 @@ class Statements(RowLoops):
             self.strip = item.length
             for buffer in (b for b in self.kernel.buffers if b.strip == self.strip):
                 self.need_strip(self.strip, buffer.dtype.itemsize, 8)
-            view |= {"kind": "strip", "most": self.strip}
+            view |= {"kind": "strip", "most": self.strip, "end": f"e{k}"}
             view["fetch"] = self.fetches(item, f"b{k}") if item.asks and not item.lines else []
             for *_, size in view["fetch"]:
                 self.need_strip(self.strip, size)
