@@ -50,6 +50,7 @@ from .sharing import (
     loops,
     pair_scans,
     same_states,
+    scans_of_few,
     waves,
 )
 from .specialize import following_rows, lines
@@ -115,7 +116,7 @@ class _Scheduler(Keeping):
             if segment.chunked:
                 serial = self.chunks(segment)
                 continue
-            parallel = segment.in_pieces
+            parallel = segment.in_pieces and not scans_of_few(segment.roots, self.spec)
             scope = self.phase(self.shared(segment) if parallel else None) if (
                 parallel or serial is None) else serial
             serial = None if parallel else scope
@@ -357,8 +358,8 @@ class _Scheduler(Keeping):
     def strip(self, segment: Segment, bound: tuple[str, ...], scope: Scope) -> None:
         """The loop over the strips of an axis."""
         assert segment.axis is not None
-        kind = "strip" if bound else "parallel strip"
-        loop = Loop(segment.axis[:-1], kind, [])
+        whole = bound or scans_of_few(segment.roots, self.spec)
+        loop = Loop(segment.axis[:-1], "strip" if whole else "parallel strip", [])
         scope.body.append(loop)
         inside = scope.inside(loop.body)
         back: list[Statement] = []

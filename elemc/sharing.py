@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 
 from .accesses import may_turn, memory_order, runs_along
-from .cost import HEAVY, calls
+from .cost import DEAR, HEAVY, calls
 from .layout import Layout
 from .nest import (
     Assign,
@@ -224,6 +224,19 @@ def loops(level_roots: Sequence[Root], bound: tuple[str, ...],
         if isinstance(root.of, Fold):
             place[root.of] = k
     return found
+
+
+def scans_of_few(some: Sequence[Root], spec: Specialized) -> bool:
+    """Whether a loop over strips has one, of a few scans, whose states registers hold.
+
+    If the compiler knows how many there are: no threads share them.  Functions and quotients of so
+    few would be no vectors.
+    """
+    axis = some[0].order[0]
+    low, high = spec.between(axis_of(axis)) if axis.endswith("/") else (0, VECTOR)
+    return low == high < VECTOR and any(isinstance(r.of, Scan) for r in some) and not any(
+        isinstance(v, Op) and v.op.cost >= DEAR for v in walk(
+            (v for r in some for v in r.inputs()), is_fold))
 
 
 def waves(scans_and_stores: Sequence[Root]) -> list[list[Root]]:
