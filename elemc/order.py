@@ -16,7 +16,7 @@ from dataclasses import replace
 from .accesses import follows, may_turn, meets, memory_order, order_in_memory
 from .cost import HEAVY, MEETING, calls, cost
 from .layout import Operand
-from .nest import LANE_BYTES
+from .nest import LANE_BYTES, PACK
 from .quotients import divides
 from .refold import loads_of
 from .roots import Root, axis_of, folds_below, holds, in_strips, read_apart
@@ -117,13 +117,17 @@ def _short_axes(spec: Specialized) -> frozenset[str]:
 
 
 def _short_strip(fold: Fold, spec: Specialized) -> set[str]:
-    """The strip of a fold that calls functions, if it fills no vector, of few rows."""
+    """The strip of a fold that calls functions, if it fills no vector, of few rows.
+
+    Of `VECTOR` elements, `PACK` rows go side by side: one vector holds half of them, or all.
+    """
     values, (_, over, strip) = walk(fold.args), _ways(fold, spec)
     if strip is None or not calls(values):
         return set()
     widest = max(v.dtype.itemsize for v in values)
-    short = spec.between(strip)[1] * widest < LANE_BYTES
-    return {strip} if short and spec.between(over[-1])[1] < ORDERED else set()
+    most, rows = spec.between(strip)[1], spec.between(over[-1])[1]
+    few = rows < (PACK if most >= VECTOR else ORDERED)
+    return {strip} if few and most * widest < LANE_BYTES else set()
 
 
 def _is_long(axis: str, spec: Specialized) -> bool:
