@@ -171,7 +171,12 @@ class Keeping(Folding):
         if any(isinstance(r.of, Scan) for r in segment.roots) or is_side(segment.axis):
             return
         later = [r for s in self.later for r in s.roots]
-        inputs = [v for r in later for v in r.inputs()]
+
+        def needed_beside(value: Value) -> list[Value]:
+            """What is needed from the loop on that computes a value which is yet to wait."""
+            made = next((k for k, r in enumerate(later) if value in walk(r.inputs())), 0)
+            return still_needed([v for r in later[made:] for v in r.inputs()], value)
+
         for root in later:
             store = root.of
             if not isinstance(store, Store):
@@ -179,8 +184,8 @@ class Keeping(Folding):
             value = self.dear(segment, root)
             if value is not None and value not in self.kept and self.outlasted(value, root):
                 there = [v for v, s in self.kept.items() if s is store]
-                after = still_needed(inputs, value)
-                if not any(v in after if v in self.buffered else value in still_needed(inputs, v)
+                after = still_needed([v for r in later for v in r.inputs()], value)
+                if not any(v in after if v in self.buffered else value in needed_beside(v)
                            for v in there):
                     self.kept[value] = store
 
