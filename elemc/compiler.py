@@ -58,13 +58,14 @@ class Closed:
     modes: tuple[str, ...]
     names: tuple[str, ...]
     output_names: tuple[str, ...]
+    loose: bool
     _specialized: dict[Signature, Specialized] = field(default_factory=dict)
 
     def specialized(self, signature: Signature) -> Specialized:
         """Stage 4, done once per signature."""
         if signature not in self._specialized:
             self._specialized[signature] = specialize(
-                self.graph, self.extents, signature, self.names, self.output_names)
+                self.graph, self.extents, signature, self.names, self.output_names, self.loose)
         return self._specialized[signature]
 
     @cached_property
@@ -121,12 +122,12 @@ class Compiled:
 
 def close_function(name: str, graph: Graph, order: str, modes: Sequence[str],
                    names: Sequence[str], output_names: Sequence[str],
-                   dtypes: Mapping[Node, np.dtype]) -> Closed:
-    """Stages 1 to 3."""
+                   dtypes: Mapping[Node, np.dtype], loose: bool) -> Closed:
+    """Stages 1 to 3; `loose` functions may be contracted, or reassociated."""
     closed = simplify(close(graph, order, dtypes))
     every = (*names, *(n.name for n in closed.captured))
     return Closed(name, graph, closed, extents_of(closed), order, tuple(modes), every,
-                  tuple(output_names))
+                  tuple(output_names), loose)
 
 
 def nests(closed: Closed, signature: Signature) -> tuple[Specialized, Kernel]:

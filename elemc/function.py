@@ -297,7 +297,7 @@ class Function:
                     i: d for i, d in zip(self.graph.inputs, dtypes, strict=True) if d is not None}
                 closed = self._closed[dtypes] = compiler.close_function(  # type: ignore[index]
                     identifier(self.name), self.graph, self.order, self.modes, self.input_names,
-                    self.output_names, dtype_of_input)
+                    self.output_names, dtype_of_input, self.contract or self.reassociate)
         return closed
 
     def closings(self) -> list[Closed]:

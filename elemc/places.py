@@ -16,15 +16,17 @@ import numpy as np
 
 from .accumulators import ACCUMULATORS
 from .close import INDEX, Program, fold_program
-from .cost import calls
+from .cost import HEAVY, cost
 from .nest import LANES, FoldIndex
 from .ops import BEFORE, OPS
 from .ops_base import ScalarOp
 from .programs import convert
 from .values import (
+    FEW,
     LONGEST,
     NARROW,
     SELECT,
+    SHORT,
     Affine,
     First,
     Fold,
@@ -53,8 +55,10 @@ def quicker(fold: Fold, axes: Sequence[str], rows: Sequence[str], spec: Speciali
             low >= 2 * LANES or not fold.axes and high > PLACED):
         return _first_true(fold, shared)
     if not rows:
-        narrow = axes and not several and spec.between(axes[-1])[0] <= NARROW
-        return _first(fold, shared, False) if narrow and _same_twice(fold.arg) else fold
+        few, most = spec.between(axes[-1]) if axes and not several else (LONGEST, LONGEST)
+        twice = few <= NARROW and _same_twice(fold.arg) or most <= SHORT and _same_twice(
+            fold.arg, spec.loose)  # where vectors would be short
+        return _first(fold, shared, False) if twice else fold
     if several:
         in_order = [a for a in axes if a in fold.over] == [*fold.over]
         return _of_several(fold, low, high, in_order, spec.far, shared)
@@ -63,6 +67,8 @@ def quicker(fold: Fold, axes: Sequence[str], rows: Sequence[str], spec: Speciali
         top = _extremum(fold, shared)
         limit = _limit(top, fold.program)
         return _sought(fold, _reaches(fold.arg, limit, fold.program), top, limit)
+    if low == high <= FEW and fold.arg.dtype.kind == "f" and _same_twice(fold.arg, spec.loose):
+        return _first(fold, shared, False)  # gcc makes vectors along the axis around
     if high <= PLACED:
         return fold  # short rows go side by side
     return _along(_wider(fold) if fold.arg.dtype.kind == "u" else fold, shared)
@@ -201,9 +207,7 @@ def _index(fold: Fold) -> Value:
     return convert(Position(over, INDEX, Affine(terms=((fold.over[0], 1),))), dtype)
 
 
-def _same_twice(value: Value) -> bool:
-    """Whether a value is cheap, and the same wherever it is computed, contracted or not."""
+def _same_twice(value: Value, loose: bool = True) -> bool:
+    """Whether a value is cheap, and the same wherever it is computed, in `loose` functions, too."""
     operations = [v for v in walk([value], is_fold) if isinstance(v, Op)]
-    return len(operations) < 2 and not calls(operations)
-
-
+    return cost(operations) < HEAVY and (len(operations) < 2 or not loose)

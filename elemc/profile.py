@@ -236,7 +236,7 @@ def _stages(function: Any, closed: Closed, signature: Signature,
               zip(function.graph.inputs, closed.graph.inputs, strict=True)}
     close = _seconds(lambda: found.append(compiler.close_function(
         closed.name, closed.written, closed.order, closed.modes, function.input_names,
-        closed.output_names, dtypes)))
+        closed.output_names, dtypes, closed.loose)))
     schedule = _seconds(lambda: found.append(compiler.nests(found[0], signature)))
     kernel = found[1][1]
     written = _seconds(lambda: emit(kernel, compiled.source.entry, closed.banner))

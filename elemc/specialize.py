@@ -95,7 +95,7 @@ class Signature:
 
 
 def specialize(graph: Graph, extents: Extents, signature: Signature,
-               names: Sequence[str], output_names: Sequence[str]) -> Specialized:
+               names: Sequence[str], output_names: Sequence[str], loose: bool) -> Specialized:
     """The specialization of a closed graph for one signature."""
     nodes = (*graph.inputs, *graph.captured)
     exact = exact_extents(extents, signature)
@@ -131,7 +131,7 @@ def specialize(graph: Graph, extents: Extents, signature: Signature,
     bounds = {e: (low, high) for e, low, high in signature.bounds}
     spec = Specialized(tuple(operands), axes, tuple(stores), signature.large,
                        bounds | {e: (n, n) for e, n in exact.items()}, signature.far,
-                       signature.crossed, signature.third)
+                       signature.crossed, signature.third, loose)
     return by_inverses(by_constants(refold(merge_axes(spec))))
 
 

@@ -310,6 +310,7 @@ class Specialized:
     far: bool = False  # whether an input has to come from memory
     crossed: bool = False  # whether the first cache does not hold the lines that are read across
     third: bool = False  # whether inputs come from the third cache
+    loose: bool = False  # whether loops may round one value in different ways
 
     def between(self, axis: str) -> tuple[int, int]:
         """The least and the most that the length of an axis may be."""
