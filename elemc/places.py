@@ -16,7 +16,7 @@ import numpy as np
 
 from .accumulators import ACCUMULATORS
 from .close import INDEX, Program, fold_program
-from .cost import HEAVY, cost
+from .cost import HEAVY, HELD, cost
 from .nest import LANES, FoldIndex
 from .ops import BEFORE, OPS
 from .ops_base import ScalarOp
@@ -62,8 +62,8 @@ def quicker(fold: Fold, axes: Sequence[str], rows: Sequence[str], spec: Speciali
     if several:
         in_order = [a for a in axes if a in fold.over] == [*fold.over]
         return _of_several(fold, low, high, in_order, spec.far, shared)
-    narrow = low >= 2 * LANES and fold.arg.dtype.char in "bBhH"
-    if (narrow or not fold.axes and high > PLACED) and _same_twice(fold.arg):
+    soon = low >= 2 * LANES and (high <= HELD or fold.arg.dtype.char in "bBhH")
+    if (soon or not fold.axes and high > PLACED) and _same_twice(fold.arg, spec.loose):
         top = _extremum(fold, shared)
         limit = _limit(top, fold.program)
         return _sought(fold, _reaches(fold.arg, limit, fold.program), top, limit)
