@@ -72,7 +72,9 @@ class Folding(Merging):
         folds = [v for v in walk(roots_of(spec.stores)) if isinstance(v, Fold)]
         below = walk((f.arg for f in folds), is_fold)
         self.sought = {f.top for f in folds if isinstance(f, First)}
-        self.few_lanes = (len(folds) > 1 or cost(below)) and all(
+        sizes = [v.dtype.itemsize for v in (*folds, *below) if isinstance(v, (Fold, Load))]
+        alike = max(sizes, default=1) < 8 * min(sizes, default=1)  # else gcc takes long to convert
+        self.few_lanes = alike and (len(folds) > 1 or cost(below)) and all(
             f.program.exact and not isinstance(f, Place) for f in folds)
 
     def level(self, level_roots: Sequence[Root], bound: tuple[str, ...], scope: Scope) -> None:
