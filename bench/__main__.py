@@ -202,6 +202,26 @@ def layouts(options: argparse.Namespace) -> int:
     return 1 if any(one.wrong for one in found) else 0
 
 
+def cliffs(options: argparse.Namespace) -> int:
+    """Run functions of tables of many shapes; 1 if an answer of elemc's was wrong."""
+    from . import report
+    from .cliffs import case, cases, summary
+
+    about = report.machine(options.threads)
+    print(", ".join(f"{key} {value}" for key, value in about.items()))
+    numbers, elements, dtype = range(options.cases), options.sizes[0], options.dtype[0]
+    if options.only is not None:
+        one = case(options.seed, options.only, elements, dtype)
+        numbers = range(options.only, options.only + 1)
+        print(one, one.function().dump(one.table()), sep="\n\n")
+    found = list(counted(cases(options.seed, numbers, elements, dtype, options.rounds),
+                         len(numbers)))
+    print("", *summary(found), sep="\n")
+    write({"machine": about, "seed": options.seed, "cases": [one.document() for one in found]},
+          options.json)
+    return 1 if any(one.wrong for one in found) else 0
+
+
 def counted(items: Iterable[Item], number: int) -> Iterator[Item]:
     """Pass the items on, and tell a terminal how many there were."""
     for i, item in enumerate(items, 1):
@@ -230,7 +250,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.sweep:
         return sweep(options)
     what = {"overhead": overhead, "first": first, "functions": functions, "survey": survey,
-            "layouts": layouts}
+            "layouts": layouts, "cliffs": cliffs}
     return what.get(options.what, compare)(options)
 
 

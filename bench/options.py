@@ -23,11 +23,12 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("what", nargs="?", default="workloads",
                         choices=["workloads", "overhead", "first", "functions", "survey",
-                                 "layouts"],
+                                 "layouts", "cliffs"],
                         help="workloads (default), the cost of calls and of starting, first "
                         "calls beside others', the functions of the math library, "
-                        "expressions against other packages, or random ones of all dtypes and "
-                        "strides against NumPy and copies")
+                        "expressions against other packages, random ones of all dtypes and "
+                        "strides against NumPy and copies, or functions of tables of many shapes, "
+                        "each against its own median")
     every = parser.add_argument_group("of every command")
     every.add_argument("--rounds", type=int, default=15, help="default: %(default)s")
     every.add_argument("--threads", type=int, default=1, help="default: %(default)s")
@@ -35,14 +36,14 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     some = parser.add_argument_group(
         "of workloads", "And --contestants and --workloads of first, --dtype of functions, "
         "--contestants (numpy, numba, jax; default numpy), --dtype and --sizes of survey, the "
-        "largest of --sizes of the sweep.")
+        "largest of --sizes of the sweep, the first of --dtype and --sizes of cliffs.")
     some.add_argument("--workloads", metavar="A,B", help="default: all, see --list")
     some.add_argument("--contestants", metavar="A,B",
                       help="default: all that are installed; without --verdict, all but "
                       "torch_compile")
-    some.add_argument("--sizes", default="8,100k,8M",
-                      help="elements (default: %(default)s); beyond 8M, such as 32M, only rows "
-                      "that memory bounds")
+    some.add_argument("--sizes", metavar="SIZES",
+                      help="elements (default: 8,100k,8M, of cliffs 60k); beyond 8M, such as 32M, "
+                      "only rows that memory bounds")
     some.add_argument("--dtype", metavar="A,B",
                       help="float32, float64 or both (default: float64, of functions both)")
     some.add_argument("--calls", default="natural,given",
@@ -54,7 +55,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
                       help="of each row only the best peer, and whether elemc is ahead of it")
     some.add_argument("--plot", metavar="FILE", help="draw the ratios")
     some.add_argument("--list", action="store_true", help="list the workloads and stop")
-    cases = parser.add_argument_group("of the sweep, and of layouts")
+    cases = parser.add_argument_group("of the sweep, layouts and cliffs")
     cases.add_argument("--sweep", action="store_true",
                        help="random cases against NumPy and plain C loops, instead of workloads")
     cases.add_argument("--cases", type=int, default=200,
@@ -64,6 +65,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     cases.add_argument("--only", type=int, metavar="K",
                        help="case K alone, with the C sources")
     options = parser.parse_args(argv)
+    options.sizes = options.sizes or ("60k" if options.what == "cliffs" else "8,100k,8M")
     try:
         options.sizes = [size(text) for text in options.sizes.split(",")]
     except ValueError:
