@@ -707,7 +707,10 @@ static void bind(Call *c, const Entry *e, const int64_t **code) {
     int64_t unit = *at++;
     if (unit > 0) /* how many units a product of extents has */
       c->n[k] = (product(c, &at) + unit - 1) / unit;
-    else
+    else if (unit < 0) { /* the product, or a strip of so many */
+      const int64_t most = product(c, &at);
+      c->n[k] = most < -unit ? most : -unit;
+    } else
       c->n[k] = start_of(program + INSTRUCTION * *at++, c->extent, &length);
   }
   c->has.pointers = *at++, c->has.strides = 0;

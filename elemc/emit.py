@@ -10,7 +10,7 @@ import numpy as np
 
 from . import ops
 from .dtypes import ctype
-from .expressions import Use, terms_along
+from .expressions import FIXED, Use, terms_along
 from .fetching import AHEAD
 from .fold_loops import STRIP_BYTES
 from .jamming import ROWS_IN_TURN
@@ -22,6 +22,7 @@ from .nest import (
     REPEATED,
     ROWS,
     TREE,
+    Buffer,
     Kernel,
     LaneLoop,
     Loop,
@@ -75,8 +76,8 @@ class Bindings:
     ----------
     pointers : tuple of Pointer
     sizes : tuple
-        Per entry of `n`: ("product", extents), ("start", extent), or ("chunks", (unit, extents)),
-        for how many times `unit` indices the product is.
+        Per entry of `n`: ("product", extents), ("start", extent), ("chunks", (unit, extents)), for
+        how many times `unit` indices the product is, or ("most", (length, extents)), the lesser.
     buffers : tuple
         Per buffer: places in `sizes` whose product is its length, its item size, and whether
         it is shared among threads.
@@ -115,11 +116,8 @@ class _Emitter(Statements):
             self.streamed.clear()
             body = [self.statement(s, "begin", "end") for s in phase.body]
             phases.append({"body": body, "streamed": dict(self.streamed)})
-        buffers = [(tuple(map(self.size_place, b.axes)),
-                    (4 if b.dtype == np.float16 else b.dtype.itemsize)
-                    * (self.strip_length(b.strip) if b.strip else 1), b.shared)
-                   for b in self.kernel.buffers]
         pointers, views = self.pointers()
+        buffers = [*map(self.memory, self.kernel.buffers)]
         bindings = Bindings(
             pointers, tuple(self.sizes), tuple(buffers), tuple(map(self.part, self.kernel.phases)))
         memory = [{"name": b.name, "type": ctype(b.dtype).value} for b in self.kernel.buffers]
@@ -137,6 +135,18 @@ class _Emitter(Statements):
     def size_place(self, axis: str) -> int:
         """Where the extent of an axis stands among the sizes."""
         return list(self.sizes).index(self.extent_of(axis))
+
+    def memory(self, buffer: Buffer) -> tuple[tuple[int, ...], int, bool]:
+        """An entry of `Bindings.buffers`; rows of strips are no longer than these."""
+        places = [*map(self.size_place, buffer.axes)]
+        size = 4 if buffer.dtype == np.float16 else buffer.dtype.itemsize
+        if buffer.strip in FIXED:
+            size *= self.strip_length(buffer.strip)
+        elif buffer.along:
+            most = ("most", (self.strip_length(buffer.strip), self.kernel.axes[buffer.along]))
+            self.size(most)
+            places.append([*self.sizes].index(most))
+        return tuple(places), size, buffer.shared
 
     def part(self, phase: Phase) -> Part:
         """What a caller needs to know of a phase."""

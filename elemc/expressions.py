@@ -46,8 +46,8 @@ from .values import (
     walk,
 )
 
-PRIMARY = 16
-CAST = 14
+PRIMARY, CAST = 16, 14
+FIXED = ("ABREAST", "TURN")  # strips in whose buffers rows are as long even if there is less
 
 Text = tuple[str, int]  # an expression and its precedence
 
@@ -125,9 +125,8 @@ class Expressions:
 
     def length(self, what: tuple[str, Any]) -> str | None:
         """The number that an entry of `n` is in all calls of this kernel, if it is known."""
-        kind, extents = what
-        known = kind == "product" and all(e in self.kernel.exact for e in extents)
-        return str(math.prod(self.kernel.exact[e] for e in extents)) if known else None
+        known = what[0] == "product" and all(e in self.kernel.exact for e in what[1])
+        return str(math.prod(self.kernel.exact[e] for e in what[1])) if known else None
 
     def bounds(self, axis: str) -> tuple[str, str]:
         """The C expressions between which a loop over an axis runs."""
@@ -375,7 +374,8 @@ class Expressions:
                 at = f"{text} + {at}" if at != "0" else text
             text = at
         if element.at is not None:
-            return f"{f'({text})' if ' + ' in text else text} * {self.strip} + l"
+            row = self.strip if self.strip in FIXED else f"w{self.digit[element.at]}"
+            return f"{f'({text})' if ' + ' in text else text} * {row} + l"
         return text or "0"
 
     def type(self, dtype: np.dtype) -> str:

@@ -248,7 +248,8 @@ def stream(closed: Closed, compiled: Compiled, signature: Signature,
         words += _output(compiled, place, closed.extents.of[node], known(node))
     words += [len(bind.sizes)]
     for kind, what in bind.sizes:
-        unit, extents = what if kind == "chunks" else (1, what)
+        unit, extents = (1, what) if kind in ("product", "start") else what
+        unit = -unit if kind == "most" else unit
         words += [0, what] if kind == "start" else [unit, len(extents), *extents]
     words += [len(bind.pointers)]
     for pointer in bind.pointers:

@@ -104,7 +104,7 @@ class Merging(Leaves):
                strip: str | None = None, length: str = "") -> Element:
         """A new buffer over these axes, and a strip of another one."""
         name, length = self.name(kind), length or (self.length if strip else "")
-        self.kernel.buffers.append(Buffer(name, dtype, axes, shared, length))
+        self.kernel.buffers.append(Buffer(name, dtype, axes, shared, length, strip))
         return Element(frozenset(axes), dtype, name, axes, strip)
 
     def row_state(self, root: Root, fold: LaneFold, inner: tuple[str, ...]) -> Element:

@@ -44,8 +44,7 @@ LANE_BYTES = 64  # of the lanes of one fold, at least
 PACK = 16  # rows of a narrow table that are taken together
 PAD_BYTES = 64  # between the rows of a tile, so that they do not meet in the cache
 REPEATED = 1024  # elements of copies of a row
-IDEMPOTENT = ("maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "bitwise_and",
-              "bitwise_or")
+IDEMPOTENT = (*"maximum minimum fmax fmin logical_and logical_or bitwise_and bitwise_or".split(),)
 CHOICES = ("where", *IDEMPOTENT)
 TREE = 40  # levels of a pairwise tree: more than memory can hold
 
@@ -300,7 +299,7 @@ class Buffer:
     """Memory of a kernel: one element per combination of `axes`, or a strip of them.
 
     A shared buffer carries values between phases; a private one belongs to one thread.  `strip`
-    is the name of a strip's length, as in `Loop`.
+    is the name of the length of a strip `along` an axis, as in `Loop`.
     """
 
     name: str
@@ -308,6 +307,7 @@ class Buffer:
     axes: tuple[str, ...]
     shared: bool
     strip: str = ""
+    along: str | None = None
 
 
 @dataclass

@@ -93,9 +93,9 @@ def size_of(kind: str, what: Any, sizes: Sequence[int], program: Sequence[Instru
     """The value of an entry of `Bindings.sizes`."""
     if kind == "start":
         return slice_start(program[what], sizes)
-    unit, extents = what if kind == "chunks" else (1, what)
+    unit, extents = (1, what) if kind == "product" else what
     size: int = math.prod(sizes[e] for e in extents)
-    return -(-size // unit)
+    return min(size, unit) if kind == "most" else -(-size // unit)
 
 
 def launch(compiled: Compiled, arrays: Sequence[np.ndarray], sizes: Sequence[int],

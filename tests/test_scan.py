@@ -149,6 +149,16 @@ def test_errors():
             make()
 
 
+@pytest.mark.parametrize("columns", [1, 3, 40, 1030])
+def test_buffers_of_columns_are_as_wide_as_these(columns):
+    x = RNG.uniform(size=(300, columns))
+    f = same(lambda x: np.cumsum(x, 0) / np.sum(x, 0), np.cumsum(x, 0) / np.sum(x, 0), x)
+    [kernel] = f.specializations
+    [(places, size, _)] = kernel.bindings.buffers
+    rows, (kind, (most, _)) = (kernel.bindings.sizes[k] for k in places)
+    assert (rows[0], kind, size) == ("product", "most", 8) and most >= 128
+
+
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 @pytest.mark.parametrize("length", [2, 5, 8, 13, 16, 17, 64, 65, 700])
 @pytest.mark.parametrize("rows", [1, 7, 40])
