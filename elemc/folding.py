@@ -145,16 +145,19 @@ class Folding(Merging):
     def vectors(self, segment: Segment, bound: tuple[str, ...], length: int, scope: Scope) -> None:
         """Choose, or call functions, in vectors before a loop that folds a row too short for lanes.
 
-        There it would be branches.  If that writes what waits in outputs, only these come before.
+        There it would be branches, if the row is stored, too; else gcc makes vectors of several
+        rows.  If that writes what waits in outputs, only these come before.
         """
         def known(value: Value) -> bool:
             return scope.find(value) is not None
 
         axis, alone = bound[-1], singly(segment.roots, bound, self.spec)
+        stored = any(axis in at.axes for s in self.spec.stores for at in s.access)
+        choices = CHOICES if stored else ()
         inputs = [v for r in segment.roots if not isinstance(r.of, Scan) for v in r.inputs()]
         waiting = [v for v in walk(inputs, known) if v in self.kept]
         scope.rows([*dict.fromkeys(v for v in waiting or inputs if axis in v.axes and any(
-            isinstance(w, Op) and (w.op.name in CHOICES or alone and w.op.cost >= HEAVY)
+            isinstance(w, Op) and (w.op.name in choices or alone and w.op.cost >= HEAVY)
             for w in walk([v], known)))], axis, length)
 
     def blocks(self, segment: Segment, merged: Sequence[Root], inner: tuple[str, ...],
