@@ -222,11 +222,16 @@ def _order_of_like(values: Sequence[Value], needs: Sequence[Fold], order: tuple[
 
 def _fold_order(fold: Fold, spec: Specialized, few: frozenset[str],
                 short: frozenset[str]) -> tuple[str, ...]:
-    """Kept axes, then folded ones; each in memory order, unless the fold minds its order."""
+    """Kept axes, then folded ones; each in memory order, unless the fold minds its order.
+
+    Of a few scans each goes by itself, if functions are called: along it these fill vectors.
+    """
     kept, over, strip = _ways(fold, spec)
     if strip in short and spec.between(over[-1])[1] < ORDERED:  # more go side by side
         strip = next((a for a in reversed(kept) if _is_long(a, spec)), strip)
-    if strip is None or fold.merges and few.issuperset(over):
+    apart = isinstance(fold, Scan) and strip and spec.between(strip)[1] <= FEW // 2 and calls(
+        walk(roots_of(spec.stores)))
+    if strip is None or apart or fold.merges and few.issuperset(over):
         return (*kept, *over)
     return (*(a for a in kept if a != strip), f"{strip}/", *over, strip)
 

@@ -149,6 +149,19 @@ def test_errors():
             make()
 
 
+@pytest.mark.parametrize("columns", [1, 2, 3, 4, 5, 7, 9])
+@pytest.mark.parametrize("shape", [(300,), (20, 50), (1,), (0,)])
+def test_few_columns(shape, columns):
+    x = RNG.uniform(0.1, 1, (*shape, columns))
+    for y in (x, x[..., ::-1], np.asfortranarray(x)):
+        up = np.cumsum(y, -2)
+        same(lambda x: np.cumsum(x, -2), up, y)
+        same(lambda x: np.exp(-np.cumsum(x, -2)), np.exp(-up), y)
+        same(lambda x: np.log(np.cumsum(np.exp(x), -2)) - x, np.log(np.cumsum(np.exp(y), -2)) - y, y)
+        same(lambda x: ec.scan("max", x, -2, reverse=True) - x,
+             turned(np.maximum.accumulate, y, -2) - y, y)
+
+
 @pytest.mark.parametrize("columns", [2, 3, 40, 1030])
 def test_buffers_of_columns_are_as_wide_as_these(columns):
     x = RNG.uniform(size=(300, columns))
