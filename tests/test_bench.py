@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bench import contestants, layouts, measure, survey, verdict
+from bench import cliffs, contestants, layouts, measure, survey, verdict
 from bench.sweep import cases, run
 from bench.workloads import WORKLOADS
 from elemc.toolchain import find_toolchain
@@ -39,6 +39,18 @@ def test_layouts():
         assert one.ratio("numpy").median > 0 and one.ratio("copies").median > 0
     assert len(layouts.summary(found)) == 20
     assert str(layouts.case(1, 3)) == str(found[3])
+
+
+def test_cliffs():
+    """Every function has its turn, and NumPy's answer; what is far from its median is named."""
+    found = list(cliffs.cases(1, range(45), 500, "float32", rounds=1))
+    assert [one.text for one in found[:41]] == cliffs.functions()
+    for one in found:
+        assert not one.wrong, str(one)
+        assert one.nanoseconds > 0
+    slow = dataclasses.replace(found[0], samples=[9.0])
+    assert any(f"--only {slow.number}: {slow}" in line for line in cliffs.summary([*found, slow]))
+    assert str(cliffs.case(1, 3, 500, "float32")) == str(found[3])
 
 
 def test_survey():
