@@ -221,7 +221,7 @@ def multiplies(value: Value) -> bool:
 
 
 def looks_for_nan(value: Value) -> bool:
-    """Whether a fold's result may be NaN: gcc would know from how an extremum found it."""
+    """Whether it is asked if a fold gave NaN: gcc takes the answer from the extremum's branches."""
     return isinstance(value, Op) and value.op.name == "isnan" and isinstance(value.args[0], Fold)
 
 

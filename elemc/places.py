@@ -1,9 +1,9 @@
 """Places of extrema as folds that go in vectors.
 
-The place of a maximum along long rows goes with the maximum, a lane of either.  In rows of narrow
-elements, and of all, it is looked for once the maximum is known, and only in the chunks that have
-it; so is the first of booleans that is true.  Along columns of narrow tables and in short rows it
-is the least of all places where the maximum is.
+The place of a maximum along long rows goes with the maximum, a lane of either.  In rows that the
+first cache holds, or of narrow elements, and of all, it is looked for once the maximum is known,
+and only in the chunks that have it; so is the first of booleans that is true.  Along columns of
+narrow tables and in rows of a few elements it is the least of all places where the maximum is.
 """
 
 from __future__ import annotations
