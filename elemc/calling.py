@@ -123,14 +123,14 @@ class _Cut:
                          "HALF_PIECE" if own else "PIECE")
 
     def ready(self) -> list[Op]:
-        """The calls that wait for no other."""
+        """The calls that wait for no other, nor for a state that the loop goes on with."""
         found: dict[Op, None] = {}
         late: set[Value] = set()
-        names: set[str] = set()  # of variables that wait
+        names: set[str] = set()  # of variables that wait, and of states
         for item in self.rest:
             for value in walk(values_of(item)):
                 waits = not late.isdisjoint(value.args) or (
-                    isinstance(value, Named) and value.name in names)
+                    isinstance(value, (Named, Element)) and value.name in names)
                 if self.goes_by_blocks(value) and isinstance(value, Op):
                     if not waits:
                         found[value] = None
@@ -139,6 +139,8 @@ class _Cut:
                     late.add(value)
             if isinstance(item, Let) and item.value in late:
                 names.add(item.name)
+            elif isinstance(item, Assign):
+                names.add(item.target.name)
         return [*found]
 
     def meaning(self, value: Value) -> Value:

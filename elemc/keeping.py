@@ -173,7 +173,10 @@ class Keeping(Folding):
         later = [r for s in self.later for r in s.roots]
 
         def needed_beside(value: Value) -> list[Value]:
-            """What is needed from the loop on that computes a value which is yet to wait."""
+            """What else is needed when a value that is yet to wait is computed, or after that.
+
+            What the same loop loads, it loads before it writes.
+            """
             made = next((k for k, r in enumerate(later) if value in walk(r.inputs())), 0)
             return still_needed([v for r in later[made:] for v in r.inputs()], value)
 

@@ -299,7 +299,7 @@ class Buffer:
     """Memory of a kernel: one element per combination of `axes`, or a strip of them.
 
     A shared buffer carries values between phases; a private one belongs to one thread.  `strip`
-    is the name of the length of a strip `along` an axis, as in `Loop`.
+    names the length, as in `Loop`, of the strip `along` an axis that it is filled and read in.
     """
 
     name: str

@@ -256,7 +256,7 @@ class _Scheduler(Keeping):
                                              for v in walk(inputs, known))
         elif not loop.independent:
             cut = [self.functions(roots, axis, bound, scope)]
-            if any(cut) or self.spec.between(axis)[1] > SHORT:  # else gcc unrolls
+            if any(cut) or self.spec.between(axis)[1] > SHORT:  # without either, gcc unrolls
                 *ahead, roots = waves(roots)
         if not any(cut) and not parts and not ahead:
             return roots, scope

@@ -227,9 +227,9 @@ def loops(level_roots: Sequence[Root], bound: tuple[str, ...],
 
 
 def scans_of_few(some: Sequence[Root], spec: Specialized) -> bool:
-    """Whether a loop over strips has one, of a few scans, whose states registers hold.
+    """Whether registers hold the states of a loop over strips: of one, of a few scans.
 
-    If the compiler knows how many there are: no threads share them.  Functions and quotients of so
+    The compiler has to know how many, so that no threads share them; functions and quotients of so
     few would be no vectors.
     """
     axis = some[0].order[0]
@@ -249,7 +249,8 @@ def waves(scans_and_stores: Sequence[Root]) -> list[list[Root]]:
         wave[root.of] = max((*after, *(wave[v] for v in below if v in wave)), default=0)
     stores = [r for r in scans_and_stores if isinstance(r.of, Store)]
     scans = [r for r in scans_and_stores if isinstance(r.of, Scan)]
-    if not any(wave.values()) or len(stores) + len(scans) < len(wave):  # others fold what they give
+    folded = len(stores) + len(scans) < len(wave)  # what scans give
+    if not any(wave.values()) or folded:
         return [[*scans_and_stores]]
     return [*([r for r in scans if wave[r.of] == k] for k in sorted({wave[r.of] for r in scans})),
             stores]

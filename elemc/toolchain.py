@@ -36,7 +36,7 @@ COMMON = (
 TRIAL = "extern double elemc_exp(double) SIMD;"
 
 # Flags that change what a program means; with some linkers, in the whole process.
-REFUSED = r"-Ofast|-f(fast-math|unsafe-math-optimizations|finite-math-only)"
+REFUSED = "-Ofast|-f(fast|unsafe|finite|associative)-math.*|-ffp-contract=(fast|on)"
 
 
 class Toolchain(NamedTuple):
@@ -81,7 +81,7 @@ class Toolchain(NamedTuple):
         "full vectors": where elements are gathered, gcc takes short ones; calls of functions want
         long ones.  "unrolled": short turns wait for the loop's own instructions; renaming registers
         takes time alone.  "unswitched": loops go one of two ways.  "folds": calls of memset empty
-        registers.  "masks": gcc branches at some.  "branches": no loops, less time.
+        registers.  "masks": gcc branches at 1 or NaN.  "branches": no loops, less time.
         """
         if self.family != "gcc":
             return ()
@@ -186,7 +186,7 @@ def _find() -> Toolchain | None:
         raise ArgumentError(f"ELEMC_CFLAGS is {text!r}: {error}") from None
     if refused := [flag for flag in extra if re.fullmatch(REFUSED, flag)]:
         raise ArgumentError(
-            f"ELEMC_CFLAGS has {' '.join(refused)}, which breaks isnan and the order of additions "
+            f"ELEMC_CFLAGS has {' '.join(refused)}, which breaks isnan, or how sums are rounded, "
             f"everywhere; use contract=True or reassociate=True on the functions that may"
         )
     if chosen := os.environ.get("ELEMC_CC"):

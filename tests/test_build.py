@@ -210,7 +210,7 @@ def test_users_flags(monkeypatch):
     assert load(source()).path != plain.path
 
 
-@pytest.mark.parametrize("flags", ["-ffast-math", "-O2 -Ofast", "-O2 'unclosed"])
+@pytest.mark.parametrize("flags", ["-ffast-math", "-ffp-contract=fast", "-O2 -Ofast", "-O2 'unclosed"])
 def test_flags_that_are_refused(monkeypatch, flags):
     monkeypatch.setenv("ELEMC_CFLAGS", flags)
     with pytest.raises(ArgumentError, match="ELEMC_CFLAGS"):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import elemc as ec
+from elemc import runtime
 from elemc.errors import ArgumentError, AxisError, UnsupportedError
 
 from .helpers import assert_same_bits
@@ -147,6 +148,27 @@ def test_errors():
     ]:
         with pytest.raises(error, match=say):
             make()
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("shape", [(60, 300), (9, 40, 17), (300, 5), (2, 3000)])
+def test_functions_beside_states_from_memory(shape, dtype, monkeypatch):
+    """Strips go in parts there, to ask for memory: no function is called before its state is there."""
+    monkeypatch.setattr(runtime, "large_bytes", lambda: 3000)
+    x = RNG.uniform(0.1, 1, shape).astype(dtype)
+    for axis in range(x.ndim):
+        for y in (x, np.asfortranarray(x), x[..., ::-1]):
+            up, most = np.cumsum(y, axis), np.maximum.accumulate(y, axis)
+            for f, want in [
+                    (lambda x: np.sin(np.cumsum(x, axis)), np.sin(up)),  # noqa: B023
+                    (lambda x: (np.exp(-np.cumsum(x, axis)), np.cumsum(x, axis)), (np.exp(-up), up)),  # noqa: B023
+                    (lambda x: np.tanh(np.maximum.accumulate(x, axis)), np.tanh(most)),  # noqa: B023
+                    (lambda x: np.cumsum(np.exp(-np.cumsum(x, axis)), axis),  # noqa: B023
+                     np.cumsum(np.exp(-up), axis)),
+                    (lambda x: np.exp(-ec.scan("sum", x, axis, exclusive=True)),  # noqa: B023
+                     np.exp(x.dtype.type(0) - up + y))]:
+                for one, other in zip(np.atleast_1d(ec.compile(f)(y)), np.atleast_1d(want), strict=True):
+                    np.testing.assert_allclose(one, other, rtol=1e-12 if dtype == "f8" else 1e-3)
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3, 4, 5, 7, 9])
