@@ -208,6 +208,6 @@ def _index(fold: Fold) -> Value:
 
 
 def _same_twice(value: Value, loose: bool = True) -> bool:
-    """Whether a value is cheap, and the same wherever it is computed, if the function is `loose`."""
+    """Whether a value is cheap, and the same wherever it is computed, even in `loose` functions."""
     operations = [v for v in walk([value], is_fold) if isinstance(v, Op)]
     return cost(operations) < HEAVY and (len(operations) < 2 or not loose)
