@@ -33,7 +33,7 @@ from .cost import (
 )
 from .layout import STEPS
 from .nest import LANE_BYTES, PACK, ROWS
-from .places import COUNTS, PLACED
+from .places import COUNTS, ENOUGH, PLACED
 from .refold import loads_of
 from .values import (
     AGAIN,
@@ -157,7 +157,7 @@ class _Marks:
                 self.found |= exact
             more = [m // joined for m in self.of_long_row(operand, axes[0])] if (
                 len(long) == 1) else []
-            places = [2 * SHORT - 1, PLACED, HELD] if self.places else []
+            places = [ENOUGH - 1, 2 * SHORT - 1, PLACED] if self.places else []
             self.meet(long[0], [few, most, *places, *more])
             for e in every:
                 self.found.setdefault(e, (few + 1 if e in long else 1, LONGEST))

@@ -1,9 +1,9 @@
 """Places of extrema as folds that go in vectors.
 
-The place of a maximum along long rows goes with the maximum, a lane of either.  In rows that the
-first cache holds, or of narrow elements, and of all, it is looked for once the maximum is known,
-and only in the chunks that have it; so is the first of booleans that is true.  Along columns of
-narrow tables and in rows of a few elements it is the least of all places where the maximum is.
+The place of a maximum along long rows goes with the maximum, a lane of either.  In rows of narrow
+elements, and of all, it is looked for once the maximum is known, and only in the chunks that have
+it; so is the first of booleans that is true.  Along columns of narrow tables and in short rows it
+is the least of all places where the maximum is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from .accumulators import ACCUMULATORS
 from .close import INDEX, Program, fold_program
-from .cost import HEAVY, HELD, cost
+from .cost import HEAVY, cost
 from .nest import LANES, FoldIndex
 from .ops import BEFORE, OPS
 from .ops_base import ScalarOp
@@ -42,6 +42,7 @@ from .values import (
 
 BOOL = np.dtype(bool)
 COUNTS = (np.dtype(np.int16), np.dtype(np.int32))  # what places are counted in, if they are few
+ENOUGH = 24  # elements of a row, at least, for vectors of an extremum, and then of its place
 PLACED = 64  # elements of a row, at most, whose extremum's place is found with those of other rows
 Shared = Callable[[Fold], Fold]  # gives the fold like this one that there is already
 
@@ -62,8 +63,11 @@ def quicker(fold: Fold, axes: Sequence[str], rows: Sequence[str], spec: Speciali
     if several:
         in_order = [a for a in axes if a in fold.over] == [*fold.over]
         return _of_several(fold, low, high, in_order, spec.far, shared)
-    soon = low >= 2 * LANES and (high <= HELD or fold.arg.dtype.char in "bBhH")
-    if (soon or not fold.axes and high > PLACED) and _same_twice(fold.arg, spec.loose):
+    enough = ENOUGH if fold.arg.dtype.itemsize >= 4 else 2 * LANES
+    if enough <= low and high <= PLACED and _same_twice(fold.arg, spec.loose):
+        return _first(fold, shared)
+    narrow = low >= 2 * LANES and fold.arg.dtype.char in "bBhH"
+    if (narrow or not fold.axes and high > PLACED) and _same_twice(fold.arg, spec.loose):
         top = _extremum(fold, shared)
         limit = _limit(top, fold.program)
         return _sought(fold, _reaches(fold.arg, limit, fold.program), top, limit)

@@ -188,7 +188,7 @@ def test_rows_from_memory_are_asked_for_in_advance(fetch, way, monkeypatch):
         asks=way, sum_asks=way))
     s = ec.matrix("x")
     f = ec.function([s], [s.sum(axis=1), s.argmax(axis=1) if fetch == "AHEAD" else s.max(axis=1)])
-    x = np.random.default_rng(1).standard_normal((2200, 1100))
+    x = np.random.default_rng(1).standard_normal((2200, 1000))
     assert f"FETCH_{fetch}(x_p" in f.dump(x) and "FETCH" not in f.dump(x[:30])
     wants = x.sum(axis=1), x.argmax(axis=1) if fetch == "AHEAD" else x.max(axis=1)
     for got, part, want in zip(f(x), f(x[:100]), wants, strict=True):

@@ -59,6 +59,7 @@ def test_passes():
     a = RNG.standard_normal((3000, 5))
     assert "min1" in ec.compile(lambda a: np.argmin(a * 3 + 1, axis=0)).dump(a)
     assert "argmin0_1" in ec.compile(lambda a: np.argmin(a * 3 + 1, axis=0), contract=True).dump(a)
-    assert "first0" in ec.compile(lambda a: np.argmax(a, axis=1)).dump(a.reshape(-1, 100))
-    assert "first0" not in ec.compile(lambda a: np.argmax(a, axis=1)).dump(a.reshape(-1, 3000))
-    assert "first0" not in ec.compile(lambda a: np.argmax(np.exp(a), axis=1)).dump(a.reshape(-1, 100))
+    for columns, twice in ((8, True), (20, False), (30, True), (60, True), (100, False)):
+        rows = a.reshape(-1, columns) if columns != 8 else a[:, :4]
+        assert (": min along" in ec.compile(lambda a: np.argmax(a, axis=1)).dump(rows)) == twice
+    assert ": min along" not in ec.compile(lambda a: np.argmax(np.exp(a), axis=1)).dump(a.reshape(-1, 60))
