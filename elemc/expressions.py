@@ -54,10 +54,7 @@ Text = tuple[str, int]  # an expression and its precedence
 
 @dataclass
 class Use:
-    """A pointer in the making; its strides are those along loop axes, or along dimensions.
-
-    `ahead` is the distance to what loops ask for before they come to it, if that lies apart.
-    """
+    """A pointer in the making: strides along axes or dimensions; how far `ahead` loops ask."""
 
     base: str
     operand: int
@@ -89,6 +86,7 @@ class Expressions:
         self.types: set[str] = set()
         self.mentioned: set[str] = set()
         self.running: set[str] = set()  # folds whose states are in registers for several rows
+        self.target = ""  # what is being assigned to
         self.width = 0  # of narrow rows
         self.strip = "STRIP"  # the name of the length of strips around
         self.ends: tuple[()] | tuple[str, str] = ()  # where the part of a strip begins and ends
@@ -118,8 +116,7 @@ class Expressions:
 
     def extent_of(self, axis: str) -> tuple[str, Any]:
         """What the length of a loop axis is."""
-        if axis in self.kernel.chunks:
-            chunks = self.kernel.chunks[axis]
+        if chunks := self.kernel.chunks.get(axis):
             return "chunks", (chunks.unit, self.kernel.axes[chunks.axis])
         return "product", self.kernel.axes[axis]
 
@@ -231,7 +228,10 @@ class Expressions:
                     return f"{name}_wide[l]" if self.finer else name, PRIMARY
                 if value.name in self.running:
                     return f"{value.name}_l", PRIMARY
-                return f"{value.name}[{self.place(value)}]", PRIMARY
+                text = f"{value.name}[{self.place(value)}]"
+                if value.dtype == bool and value.at != "lane" and value.name != self.target:
+                    return f"{text} != 0", 9  # gcc 12 may mistake bytes for masks
+                return text, PRIMARY
             case At():
                 assert isinstance(value.fold, Element)
                 text = f"{value.fold.name}[{self.place(value.fold, dict(value.places))}]"

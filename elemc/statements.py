@@ -118,9 +118,12 @@ class Statements(RowLoops):
                 return {"kind": "local", "name": item.name + size, "array": bool(size),
                         "type": self.type(item.dtype)}
             case Assign():
-                return {"kind": "assign", "target": self.text(item.target),
+                self.target = item.target.name
+                made = {"kind": "assign", "target": self.text(item.target),
                         "value": self.text(item.value, item.stored),
                         "type": self.type(item.target.dtype)}
+                self.target = ""
+                return made
             case Check():
                 return self.check(item)
             case Write():

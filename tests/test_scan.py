@@ -171,6 +171,7 @@ def test_functions_beside_states_from_memory(shape, dtype, monkeypatch):
                     np.testing.assert_allclose(one, other, rtol=1e-12 if dtype == "f8" else 1e-3)
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize("columns", [1, 2, 3, 4, 5, 7, 9])
 @pytest.mark.parametrize("shape", [(300,), (20, 50), (1,), (0,)])
 def test_few_columns(shape, columns):
