@@ -182,42 +182,36 @@ def sweep(options: argparse.Namespace) -> int:
 
 
 def layouts(options: argparse.Namespace) -> int:
-    """Run random expressions of all dtypes and layouts; 1 if an answer of elemc's was wrong."""
-    import elemc
+    """Run random expressions of all dtypes and layouts."""
+    from . import layouts
 
-    from . import report
-    from .layouts import case, cases, summary
-
-    about = report.machine(options.threads)
-    print(", ".join(f"{key} {value}" for key, value in about.items()))
-    numbers = range(options.cases)
-    if options.only is not None:
-        one = case(options.seed, options.only)
-        numbers = range(options.only, options.only + 1)
-        print(one, elemc.compile(one.function()).dump(*one.operands.values()), sep="\n\n")
-    found = list(counted(cases(options.seed, numbers, options.rounds), len(numbers)))
-    print("", *summary(found), sep="\n")
-    write({"machine": about, "seed": options.seed, "cases": [one.document() for one in found]},
-          options.json)
-    return 1 if any(one.wrong for one in found) else 0
+    return at_random(options, layouts)
 
 
 def cliffs(options: argparse.Namespace) -> int:
-    """Run functions of tables of many shapes; 1 if an answer of elemc's was wrong."""
-    from . import report
-    from .cliffs import case, cases, summary
+    """Run functions of tables of many shapes."""
+    from . import cliffs
 
-    about = report.machine(options.threads)
-    print(", ".join(f"{key} {value}" for key, value in about.items()))
-    numbers, elements, dtype = range(options.cases), options.sizes[0], options.dtype[0]
+    return at_random(options, cliffs, options.sizes[0], options.dtype[0])
+
+
+def at_random(options: argparse.Namespace, kind: Any, *about: Any) -> int:
+    """Run the cases that a module draws and judges; 1 if an answer of elemc's was wrong."""
+    from . import report
+
+    machine = report.machine(options.threads)
+    print(", ".join(f"{key} {value}" for key, value in machine.items()))
+    numbers = range(options.cases)
     if options.only is not None:
-        one = case(options.seed, options.only, elements, dtype)
         numbers = range(options.only, options.only + 1)
-        print(one, one.function().dump(one.table()), sep="\n\n")
-    found = list(counted(cases(options.seed, numbers, elements, dtype, options.rounds),
-                         len(numbers)))
-    print("", *summary(found), sep="\n")
-    write({"machine": about, "seed": options.seed, "cases": [one.document() for one in found]},
+        one = kind.case(options.seed, options.only, *about)
+        print(one, one.dump(), sep="\n\n")
+    found = []
+    for number in counted(numbers, len(numbers)):
+        found.append(kind.case(options.seed, number, *about))
+        kind.run(found[-1], options.rounds)
+    print("", *kind.summary(found), sep="\n")
+    write({"machine": machine, "seed": options.seed, "cases": [one.document() for one in found]},
           options.json)
     return 1 if any(one.wrong for one in found) else 0
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,6 +83,10 @@ class Case:
         rng = np.random.default_rng(self.number)
         return rng.uniform(0.8, 1.25, self.shape).astype(self.dtype)
 
+    def dump(self) -> str:
+        """The C of it."""
+        return str(self.function().dump(self.table()))
+
     def document(self) -> dict[str, Any]:
         """What of it is written as JSON."""
         return {"case": str(self), "ns": self.nanoseconds, "wrong": self.wrong}
@@ -120,15 +124,6 @@ def run(one: Case, rounds: int) -> None:
                 one.wrong = "not NumPy's answer"
     if not one.wrong:
         one.samples = interleaved({"elemc": lambda: compiled(a)}, rounds)["elemc"]
-
-
-def cases(seed: int, numbers: Sequence[int], elements: int, dtype: str, rounds: int
-          ) -> Iterator[Case]:
-    """Every case, run."""
-    for number in numbers:
-        one = case(seed, number, elements, dtype)
-        run(one, rounds)
-        yield one
 
 
 def summary(found: Sequence[Case]) -> list[str]:

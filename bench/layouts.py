@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -79,6 +79,10 @@ class Case:
     def ratio(self, name: str) -> measure.Ratio:
         """The time of NumPy or of the call on copies divided by elemc's."""
         return measure.paired(np.array(self.samples[name]), np.array(self.samples["elemc"]))
+
+    def dump(self) -> str:
+        """The C of it."""
+        return str(elemc.compile(self.function()).dump(*self.operands.values()))
 
     def document(self) -> dict[str, Any]:
         """All of it, for JSON."""
@@ -250,14 +254,6 @@ def run(one: Case, rounds: int) -> None:
             one.samples = measure.interleaved(
                 {"elemc": partial(compiled, *arrays), "numpy": partial(plain, *arrays),
                  "copies": copies}, rounds)
-
-
-def cases(seed: int, numbers: list[int], rounds: int) -> Iterator[Case]:
-    """Every case, run."""
-    for number in numbers:
-        one = case(seed, number)
-        run(one, rounds)
-        yield one
 
 
 def summary(found: list[Case]) -> list[str]:
