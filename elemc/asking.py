@@ -97,7 +97,7 @@ def _ask(row: Loop | LaneLoop, operand: int) -> None:
     row.asks |= {operand}
     if isinstance(row, Loop):
         row.ahead = ""  # it asks by itself
-        if row.kind == "serial" and not row.lines:
+        if row.kind == "plain" and not row.lines:
             _cut(row)
 
 
@@ -120,7 +120,7 @@ def _reads(values: Sequence[Value]) -> int:
 def _could_ask(row: Loop | LaneLoop) -> bool:
     """Whether a loop goes forth in parts, or could."""
     return isinstance(row, LaneLoop) or row.kind == "strip" or (
-        row.kind == "serial" and row.independent and not row.lined)
+        row.kind == "plain" and row.independent and not row.lined)
 
 
 def _cut(row: Loop) -> None:

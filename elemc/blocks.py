@@ -13,7 +13,8 @@ import numpy as np
 
 from .layout import Operand
 from .mathlib import BLOCKS
-from .nest import Assign, Element, Let, Loop, Named, Statement, Write, statements
+from .nest import Assign, Let, Loop, Statement, Write, statements
+from .nest_leaves import Element, Named
 from .ops_base import ScalarOp
 from .values import Load, Op, Value
 
@@ -41,7 +42,7 @@ def maps_of_parts(body: Sequence[Statement]) -> Iterator[tuple[Loop, Loop]]:
 
 
 def _is_map(loop: Loop) -> bool:
-    return loop.independent and loop.kind in ("serial", "parallel", "lane") and not (
+    return loop.independent and loop.kind in ("plain", "lane") and not (
         loop.reverse or loop.ahead) and all(
         isinstance(s, Let) or isinstance(s, Assign) and isinstance(s.target, Element)
         or isinstance(s, Write) and s.mask is None and s.mode == "write" for s in loop.body)
@@ -63,8 +64,7 @@ def by_blocks(loop: Loop, block: list[Statement], length: str) -> list[Statement
     """
     if loop.kind == "lane":
         return block
-    kind = "parallel strip" if loop.kind == "parallel" else "strip"
-    return [replace(loop, kind=kind, body=block, length=length, independent=False, lined=None)]
+    return [replace(loop, kind="strip", body=block, length=length, independent=False, lined=None)]
 
 
 def divided(strip: Loop) -> bool:

@@ -20,13 +20,11 @@ from .layout import Operand
 from .mathlib import WHOLE
 from .nest import (
     Assign,
-    Element,
     If,
     Kernel,
     Let,
     Local,
     Loop,
-    Named,
     Phase,
     Statement,
     Write,
@@ -34,6 +32,7 @@ from .nest import (
     statements,
     values_of,
 )
+from .nest_leaves import Element, Named
 from .ops import OPS, OVER
 from .quotients import divides_whole
 from .repeating import with_copies
@@ -65,7 +64,7 @@ def call_in_blocks(kernel: Kernel, spec: Specialized) -> None:
 def _long_maps(phase: Phase, spec: Specialized) -> Iterator[tuple[list[Statement], Loop]]:
     """Loops of long rows, of short ones that are joined, of chunks and a phase's own axis."""
     joined = [id(row) for s in statements(phase.body) if isinstance(s, Loop)
-              and s.kind.removeprefix("parallel ") in ("rows", "joined rows") for row in s.body]
+              and s.kind in ("rows", "joined rows") for row in s.body]
     for body, loop in maps(phase.body):
         own = loop.kind == "lane" or loop.axis == phase.axis or any(
             isinstance(s, Assign) and isinstance(s.target, Element) and s.target.at == "chunk"

@@ -19,18 +19,8 @@ import numpy as np
 
 from .cost import cost
 from .maps import Instruction, slice_start
-from .nest import (
-    Assign,
-    Blocks,
-    Element,
-    If,
-    Kernel,
-    LaneLoop,
-    Loop,
-    Statement,
-    Write,
-    values_of,
-)
+from .nest import Assign, Blocks, If, Kernel, LaneLoop, Loop, Statement, Write, values_of
+from .nest_leaves import Element
 from .records import dataclass
 from .values import Access, Affine, Load, Op, walk
 from .work import CUT

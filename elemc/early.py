@@ -13,19 +13,8 @@ from functools import partial, reduce
 import numpy as np
 
 from .close import INDEX
-from .nest import (
-    Assign,
-    Blocks,
-    Element,
-    If,
-    LaneLoop,
-    Let,
-    Local,
-    Loop,
-    Named,
-    Statement,
-    statements,
-)
+from .nest import Assign, Blocks, If, LaneLoop, Let, Local, Loop, Statement, statements
+from .nest_leaves import Element, Named
 from .ops import OPS
 from .places import falls_short
 from .programs import inline

@@ -153,7 +153,7 @@ class _Emitter(Statements):
         work = work_of(self.kernel, phase)
         axis = phase.axis and phase.axis.rstrip("/")
         lengths = [s.length for s in statements(phase.body)
-                   if isinstance(s, Loop) and s.kind == "parallel strip"]
+                   if isinstance(s, Loop) and s.kind == "strip" and s.shared]
         least = COLUMNS if "STRIP" in lengths else max(
             (self.strip_length(n) for n in lengths
              if not n.endswith(("STAGE", "LINE", "PIECE"))), default=1)

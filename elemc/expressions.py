@@ -14,21 +14,8 @@ from . import ops
 from .cost import calls
 from .dtypes import ctype, literal
 from .layout import STEPS, Operand
-from .nest import (
-    LANES,
-    Blocks,
-    Element,
-    FoldIndex,
-    Kernel,
-    LaneFold,
-    LaneLoop,
-    Loop,
-    Named,
-    Statement,
-    bodies,
-    statements,
-    values_of,
-)
+from .nest import LANES, Blocks, Kernel, LaneLoop, Loop, Statement, bodies, statements, values_of
+from .nest_leaves import Element, FoldIndex, LaneFold, Named
 from .records import dataclass
 from .strides import told
 from .values import (

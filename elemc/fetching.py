@@ -16,12 +16,12 @@ from .nest import (
     LaneLoop,
     Let,
     Loop,
-    Named,
     Statement,
     Write,
     statements,
     values_of,
 )
+from .nest_leaves import Named
 from .row_ends import RowEnds
 from .sharing import rows_of
 from .values import SUMMED, Load, Op, walk

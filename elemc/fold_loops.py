@@ -19,17 +19,16 @@ from .nest import (
     RUN,
     Blocks,
     Kernel,
-    LaneFold,
     LaneLoop,
     Let,
     Loop,
-    Named,
     Statement,
     Write,
     names_made,
     statements,
     values_of,
 )
+from .nest_leaves import LaneFold, Named
 from .paired import beside, nested, whole
 from .picking import is_store
 from .row_ends import grouped, turns

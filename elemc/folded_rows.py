@@ -16,7 +16,6 @@ from .nest import (
     RUN,
     Assign,
     Blocks,
-    Element,
     Kernel,
     LaneLoop,
     Let,
@@ -24,6 +23,7 @@ from .nest import (
     statements,
     values_of,
 )
+from .nest_leaves import Element
 from .roots import Root, is_side, remaining
 from .sharing import rows_of
 from .values import (

@@ -26,15 +26,13 @@ from .nest import (
     Assign,
     Blocks,
     Chunks,
-    Element,
-    LaneFold,
     LaneLoop,
     Local,
     Loop,
-    Named,
     Statement,
     Write,
 )
+from .nest_leaves import Element, LaneFold, Named
 from .ops import OPS
 from .order import few_axes
 from .roots import Root, next_axis, remaining
@@ -282,7 +280,7 @@ class Folding(Merging):
         """A loop over chunks, within the loops over `bound`."""
         axis, _, unit = chunk.partition(":")
         self.kernel.chunks[chunk] = Chunks(axis, int(unit))
-        return Loop(chunk, "chunks" if bound else "parallel chunks", [])
+        return Loop(chunk, "chunks", [], shared=not bound)
 
     def chunks(self, segment: Segment, bound: tuple[str, ...] = (), around: Scope | None = None
                ) -> Scope | None:
@@ -300,7 +298,7 @@ class Folding(Merging):
         chunk = segment.axis if cut else chunk_of(axis, folds, last, soon or sought, self.spec)
         scope = around or self.phase(chunk)
         scope.hoist([v for r in segment.roots for v in r.inputs()], frozenset(bound), None)
-        loop = Loop(chunk, "parallel", []) if chunk == axis else self.chunk(chunk, bound)
+        loop = Loop(chunk, "plain", [], shared=True) if chunk == axis else self.chunk(chunk, bound)
         inside = scope.inside(loop.body)
         if cut or chunk == axis:
             self.level(segment.roots, (*bound, chunk), inside)

@@ -17,7 +17,6 @@ from .layout import Operand
 from .nest import (
     Assign,
     Blocks,
-    Element,
     Kernel,
     Local,
     Loop,
@@ -27,6 +26,7 @@ from .nest import (
     statements,
     values_of,
 )
+from .nest_leaves import Element
 from .repeating import with_copies
 from .values import LINED, Load, Op, Specialized, Value, walk
 

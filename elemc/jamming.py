@@ -19,19 +19,18 @@ from .dtypes import ctype
 from .nest import (
     Assign,
     Blocks,
-    Element,
     If,
     Kernel,
     LaneLoop,
     Let,
     Local,
     Loop,
-    Named,
     Statement,
     Write,
     statements,
     values_of,
 )
+from .nest_leaves import Element, Named
 from .ops import OPS
 from .values import (
     ASKED,
@@ -73,9 +72,9 @@ def _over_rows(body: Sequence[Statement]) -> Iterator[tuple[Loop, Loop]]:
     """Loops in which there is nothing but a loop along a row, and those; in no tiles or strips."""
     for item in body:
         match item:
-            case Loop(kind="serial" | "parallel", reverse=False, body=[Loop(kind="serial") as row]):
+            case Loop(kind="plain", reverse=False, body=[Loop(kind="plain") as row]):
                 yield item, row
-        if isinstance(item, Loop) and item.kind in ("serial", "parallel"):
+        if isinstance(item, Loop) and item.kind == "plain":
             yield from _over_rows(item.body)
 
 
@@ -153,7 +152,7 @@ def _goes_far(item: Loop | Blocks, spec: Specialized) -> bool:
 def _rows_apart(item: Loop | Blocks) -> bool:
     """Whether two turns may mix: neither needs what the other leaves, but states are added to."""
     if isinstance(item, Loop):
-        plain = item.kind in ("serial", "parallel", "parallel chunks") and not (
+        plain = (item.kind == "plain" or item.kind == "chunks" and item.shared) and not (
             item.reverse or item.independent or item.lines)
     else:
         plain = item.strip is None and all(f.rows for f in item.folds)
@@ -169,7 +168,7 @@ def _rows_apart(item: Loop | Blocks) -> bool:
             case Let() | Write():
                 return True
             case Loop():
-                return statement.kind in ("serial", "lane", "called") or divided(statement)
+                return statement.kind in ("plain", "lane", "called") or divided(statement)
             case Local():
                 return statement.name in blocks
             case If():  # its statements are among these

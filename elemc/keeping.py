@@ -10,7 +10,8 @@ from .blocks import of_many
 from .choices import part_sides
 from .cost import HEAVY, cost
 from .folding import Folding
-from .nest import Assign, Element, Local, Loop
+from .nest import Assign, Local, Loop
+from .nest_leaves import Element
 from .once import once
 from .order import few_axes, roots
 from .roots import Root, axis_of, is_side, next_axis, open_strip
@@ -64,7 +65,7 @@ class Keeping(Folding):
         for axes in dict.fromkeys(ahead.values()):
             scope, values = self.phase(axes[0]), [v for v in ahead if ahead[v] == axes]
             for k, axis in enumerate(axes):
-                loop = Loop(axis, "serial" if k else "parallel", [], independent=axis == axes[-1])
+                loop = Loop(axis, "plain", [], independent=axis == axes[-1], shared=not k)
                 scope.hoist(values, frozenset(axes[:k]), None)
                 scope.body.append(loop)
                 scope = scope.inside(loop.body)
@@ -133,7 +134,7 @@ class Keeping(Folding):
                 found.append(value)
         if found:
             scope.hoist(found, frozenset(inner[:-1]), None)
-            loop = Loop(inner[-1], "serial", [], independent=True)
+            loop = Loop(inner[-1], "plain", [], independent=True)
             scope.body.append(loop)
             self.fill(found, scope.inside(loop.body))
         return found

@@ -9,18 +9,8 @@ import numpy as np
 
 from .close import INDEX
 from .cnames import stem
-from .nest import (
-    Assign,
-    Element,
-    FoldIndex,
-    If,
-    Kernel,
-    Local,
-    Loop,
-    Named,
-    Statement,
-    Write,
-)
+from .nest import Assign, If, Kernel, Local, Loop, Statement, Write
+from .nest_leaves import Element, FoldIndex, Named
 from .ops import OPS
 from .programs import convert, initial_state, inline
 from .roots import Root, holds

@@ -8,18 +8,8 @@ from itertools import takewhile
 import numpy as np
 
 from .leaves import Leaves, target_of
-from .nest import (
-    Assign,
-    Blocks,
-    Buffer,
-    Element,
-    LaneFold,
-    Let,
-    Local,
-    Loop,
-    Phase,
-    lane_folds,
-)
+from .nest import Assign, Blocks, Buffer, Let, Local, Loop, Phase
+from .nest_leaves import Element, LaneFold, lane_folds
 from .programs import inline
 from .roots import Root, axis_of
 from .scope import Scope
@@ -69,10 +59,9 @@ class Merging(Leaves):
         entered = [*kept[:-1], f"{strip}/"] if strip else kept
         scope = whole = around or self.phase(next(iter(entered), None))
         for axis in entered:
-            kind = "strip" if axis.endswith("/") else "serial"
-            loop = Loop(axis.rstrip("/"), kind, [], independent=axis == kept[-1])
-            if axis == entered[0] and not around:
-                loop.kind = "parallel strip" if kind == "strip" else "parallel"
+            kind = "strip" if axis.endswith("/") else "plain"
+            loop = Loop(axis.rstrip("/"), kind, [], independent=axis == kept[-1],
+                        shared=axis == entered[0] and not around)
             scope.body.append(loop)
             scope = scope.inside(loop.body)
         if chunk:

@@ -3,10 +3,8 @@
 Grammar::
 
     Kernel    := (phases, buffers)
-    Phase     := (axis or None, body)              a parallel phase runs `axis` from begin to end
-    statement := Loop(axis, kind, body)            kind: serial | parallel | strip | lane | parts |
-                                                   chunks | tiles | turned | turning | abreast |
-                                                   mirrored | rows | search | halves | called
+    Phase     := (axis or None, body)              threads share the indices of `axis`
+    statement := Loop(axis, kind, body)            of the kinds below
                | LaneLoop(axis, folds, body)       folds along a row, in lanes
                | Blocks(axis, folds, body)         folds along an outer axis, in a pairwise tree
                | Let(name, value)                  a constant
@@ -30,9 +28,9 @@ from dataclasses import field
 import numpy as np
 
 from .layout import Operand
-from .programs import inline
+from .nest_leaves import IDEMPOTENT, Element, LaneFold, Named
 from .records import dataclass
-from .values import LONGEST, Access, Fold, Literal, Load, Op, Place, Value, walk
+from .values import LONGEST, Access, Load, Value, walk
 
 ROWS = 64  # rows between two steps of their tree
 TILE_BYTES = 1024  # of either side of a tile, at most: lines so long are foreseen
@@ -44,39 +42,8 @@ LANE_BYTES = 64  # of the lanes of one fold, at least
 PACK = 16  # rows of a narrow table that are taken together
 PAD_BYTES = 64  # between the rows of a tile, so that they do not meet in the cache
 REPEATED = 1024  # elements of copies of a row
-IDEMPOTENT = (*"maximum minimum fmax fmin logical_and logical_or bitwise_and bitwise_or".split(),)
 CHOICES = ("where", *IDEMPOTENT)
 TREE = 40  # levels of a pairwise tree: more than memory can hold
-
-
-@dataclass(frozen=True, eq=False)
-class Named(Value):
-    """A C variable."""
-
-    name: str
-
-
-@dataclass(frozen=True, eq=False)
-class Element(Value):
-    """An element of an array.
-
-    A buffer is indexed by loop axes (`dims`, outermost first), and then by the place in the strip
-    of axis `at`, if that is given; a local array by the current lane (`at` is "lane"), by the place
-    in the tile or chunk of axes `dims` ("tile", "chunk"), among rows side by side ("row" and
-    column, or "packed" in one), or in the strip of axis `at`.  Of a buffer of the rows that are
-    turned ("turn"), the first of `dims` is the row.
-    """
-
-    name: str
-    dims: tuple[str, ...] = ()
-    at: str | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class FoldIndex(Value):
-    """The index of an element among those folded over `over`, in C order."""
-
-    over: tuple[str, ...]
 
 
 @dataclass
@@ -121,102 +88,41 @@ class Write:
 
 @dataclass
 class Loop:
-    """A loop over one axis; `independent` if its iterations may run in any order.
+    """A loop over one axis.
 
-    A "mirrored" one is part of a loop over the same axis, and goes the other way; a "turning" one
-    copies what this turn of it and the next read across, as many as TURN.  One over "rows" takes as
-    many at a time as a row is repeated, over "joined rows" all; "halves" convert float16, "called"
-    is a function; a "search" ends where its condition holds.  "parts" are of a strip.  `lines` are
-    writes of its body that go past the caches, a block at a time; of `lined`, which it writes or
-    reads, vectors are to be whole lines; `ahead` is the axis around of which the next turn is asked
-    for, as `asks` are operands whose next row is (`asking`); `length` names how long strips, or
-    parts, are: STAGE, if they go from one loop to the next, PIECE, to a function, ABREAST, if of
-    rows, SLICED, if slices are within, TURNED, if each element has a line; `at_once` is how many
-    go, side by side or, of 8, in turn; `streams` of memory do so if four come sooner than one.
+    Its kinds, besides "plain" ones:
+
+    "strip"         over strips of `length` elements, or of blocks that functions take
+    "lane"          over the elements of a strip
+    "parts"         over parts of a strip, before each of which it asks for memory
+    "chunks"        over chunks of an axis, each of which is folded apart
+    "tiles"         over one side of tiles
+    "turned"        copies lines that lie across
+    "turning"       copies what this turn and the next of the loop around read across, TURN turns
+    "abreast"       copies rows of a strip side by side, or back
+    "mirrored"      part of a loop over the same axis, in the other direction
+    "rows"          over rows, as many at a time as a row is repeated
+    "joined rows"   over rows that follow each other: all at a time
+    "search"        ends where its condition holds
+    "halves"        converts a block of float16
+    "called"        calls a function for a block
     """
 
     axis: str
     kind: str
     body: list[Statement]
-    independent: bool = False
+    independent: bool = False  # turns may run in any order
     reverse: bool = False
-    lines: tuple[Write, ...] = ()
-    lined: Write | Load | None = None
-    ahead: str = ""
+    shared: bool = False  # threads share its indices
+    lines: tuple[Write, ...] = ()  # what it writes past the caches, a block at a time
+    lined: Write | Load | None = None  # what vectors are to be whole lines of
+    ahead: str = ""  # the axis around of which the next turn is asked for
+    # Of strips and parts: STAGE, if they go from one loop to the next, PIECE, to a function,
+    # ABREAST, if of rows, SLICED, if slices are within, TURNED, if each element has a line.
     length: str = "STRIP"
-    asks: frozenset[int] = frozenset()
-    at_once: int = 1
-    streams: bool = False
-
-
-@dataclass
-class LaneFold:
-    """A fold whose state is one scalar that may be merged in any order.
-
-    `neutral` is what a lane starts from, `identity` the state of an empty axis; `merge` joins the
-    states named `a` and `b`, in any order if it is `exact`; `tree` asks for a pairwise tree.
-    `part` names the state of inner loops that each turn of `Blocks` adds; `rows` is the buffer of
-    the states of all chunks, if they are rows.  A place changes with its extremum, `top`, whose
-    states are `top_a` and `top_b` in `merge`; `settled`, `a` is beyond all places unless `top_a` is
-    as good as `top_b`, so that `merge_settled` needs neither.  What is left of a row and fills no
-    lanes is folded in lanes, too, if it is to `end_in_lanes`: no element waits for those before.
-    Lanes are of dtype `lane`, if it is narrower than the state's, as long as a block goes.
-    """
-
-    name: str
-    kind: str
-    dtype: np.dtype
-    neutral: Value
-    identity: Value
-    merge: Value
-    tree: bool
-    exact: bool
-    part: str | None = None
-    rows: Element | None = None
-    top: LaneFold | None = None
-    settled: Value | None = None
-    merge_settled: Value | None = None
-    end_in_lanes: bool = False
-    lane: np.dtype | None = None
-
-    @property
-    def size(self) -> int:
-        """The bytes of a lane."""
-        return (self.lane or self.dtype).itemsize
-
-    @property
-    def idempotent(self) -> bool:
-        """Whether the same element may be folded twice."""
-        merge = self.merge
-        return self.top is not None or isinstance(merge, Op) and merge.op.name in IDEMPOTENT
-
-
-def lane_fold(fold: Fold, name: str, short: bool = False) -> LaneFold:
-    """How the template folds `fold` into variables called `name`; no tree if it is `short`."""
-    program, dtype, nothing = fold.program, fold.program.state[0], frozenset[str]()
-    a, b = (Named(nothing, dtype, name) for name in "ab")
-    [merge] = inline(program.merge, (a, b))
-    neutral, identity = (Literal(nothing, dtype, start[0]) for start in (
-        program.neutral, program.identity or program.neutral))
-    tree = not program.exact and not short
-    found = LaneFold(name, program.name, dtype, neutral, identity, merge, tree, program.exact)
-    if isinstance(fold, Place):  # the better one, and of two that are as good, either
-        top_a, top_b = (Named(nothing, fold.top.program.state[0], f"top_{n}") for n in "ab")
-        last = Literal(nothing, dtype, dtype.type(np.iinfo(dtype).max))
-        found.settled, other = (inline(program.combine, [*mine, its, last])[1] for mine, its in (
-            ((top_a, a), top_b), ((top_b, b), top_a)))
-        found.merge_settled = merge
-        [found.merge] = inline(program.merge, (found.settled, other))
-    return found
-
-
-def lane_folds(folds: Sequence[Fold], names: Sequence[str], short: bool = False) -> list[LaneFold]:
-    """How the template folds `folds`, places together with their extrema."""
-    found = {f: lane_fold(f, n, short) for f, n in zip(folds, names, strict=True)}
-    for fold, lane in found.items():
-        if isinstance(fold, Place):
-            lane.top = found[fold.top]
-    return [*found.values()]
+    asks: frozenset[int] = frozenset()  # operands whose next row is asked for (`asking`)
+    at_once: int = 1  # how many turns go, side by side or, of 8, in turn
+    streams: bool = False  # of memory: `at_once` go so if four come sooner than one
 
 
 @dataclass

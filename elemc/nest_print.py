@@ -12,20 +12,17 @@ from .nest import (
     Blocks,
     Buffer,
     Check,
-    Element,
-    FoldIndex,
     If,
     Kernel,
-    LaneFold,
     LaneLoop,
     Let,
     Local,
     Loop,
-    Named,
     Repeat,
     Statement,
     Write,
 )
+from .nest_leaves import Element, FoldIndex, LaneFold, Named
 from .values import (
     Access,
     Affine,
@@ -102,11 +99,8 @@ class _Printer:
             case Check():
                 line = f"check {self.value(statement.value)}"
             case Loop():
-                free = ", independent" if statement.independent else ""
-                kind = "" if statement.kind == "serial" else f" ({statement.kind}{free})"
-                kind += ", from its end" if statement.reverse else ""
-                kind += f", {statement.at_once} at once" if statement.at_once > 1 else ""
-                return [f"{indent}for {statement.axis}{kind}:", *self.body(statement.body, inner)]
+                how = _how(statement)
+                return [f"{indent}for {statement.axis}{how}:", *self.body(statement.body, inner)]
             case LaneLoop() | Blocks():
                 return [*self.head(statement, indent), *self.body(statement.body, inner)]
             case If():
@@ -199,6 +193,13 @@ class _Printer:
 def _operand(operand: Operand) -> str:
     storage = "" if operand.storage == "native" else f", {operand.storage}"
     return f"{operand.role} {operand.name}: {operand.dtype}[{operand.ndim}]{storage}"
+
+
+def _how(loop: Loop) -> str:
+    kind = f"{'parallel ' * loop.shared}{loop.kind.removeprefix('plain')}".strip()
+    free = ", independent" if loop.independent else ""
+    return (f" ({kind}{free})" if kind else "") + (", from its end" if loop.reverse else "") + (
+        f", {loop.at_once} at once" if loop.at_once > 1 else "")
 
 
 def _buffer(buffer: Buffer) -> str:

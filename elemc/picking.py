@@ -11,18 +11,8 @@ from .cost import HEAVY, calls, cost
 from .dtypes import ctype
 from .expressions import Expressions, Use
 from .layout import STEP
-from .nest import (
-    LANE_BYTES,
-    Assign,
-    Element,
-    FoldIndex,
-    LaneLoop,
-    Let,
-    Statement,
-    Write,
-    statements,
-    values_of,
-)
+from .nest import LANE_BYTES, Assign, LaneLoop, Let, Statement, Write, statements, values_of
+from .nest_leaves import Element, FoldIndex
 from .values import At, Load, Position, walk
 
 APART_BYTES = 256  # of lanes with those between, at most: registers are few, and memory slow

@@ -17,7 +17,8 @@ import numpy as np
 from .accumulators import ACCUMULATORS
 from .close import INDEX, Program, fold_program
 from .cost import HEAVY, cost
-from .nest import LANES, FoldIndex
+from .nest import LANES
+from .nest_leaves import FoldIndex
 from .ops import BEFORE, OPS
 from .ops_base import ScalarOp
 from .programs import convert

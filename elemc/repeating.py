@@ -17,11 +17,9 @@ from .layout import Operand
 from .nest import (
     LANE_BYTES,
     Assign,
-    Element,
     Kernel,
     Let,
     Loop,
-    Named,
     Repeat,
     Statement,
     Write,
@@ -29,6 +27,7 @@ from .nest import (
     statements,
     values_of,
 )
+from .nest_leaves import Element, Named
 from .values import (
     Convert,
     Extent,
@@ -56,8 +55,7 @@ def repeat_rows(kernel: Kernel, spec: Specialized) -> None:
                           for v in shared or ()}
                 if shared is not None and (
                         not copies or spec.between(rows.axis)[0] >= MANY_ROWS):
-                    kind = "rows" if copies else "joined rows"
-                    rows.kind = f"parallel {kind}" if rows.kind == "parallel" else kind
+                    rows.kind = "rows" if copies else "joined rows"
                     row.body = [with_copies(s, copies) for s in row.body]
                     body += [Repeat(copy, value, rows.axis) for value, copy in copies.items()]
             body.append(item)
@@ -68,7 +66,7 @@ def _short_rows(body: Sequence[Statement], spec: Specialized) -> Iterator[tuple[
     """Loops over rows in which there is nothing but a loop along a short row."""
     for rows in statements(body):
         match rows:
-            case Loop(kind="serial" | "parallel", body=[Loop(kind="serial") as row]):
+            case Loop(kind="plain", body=[Loop(kind="plain") as row]):
                 plain = row.independent and not (
                     rows.reverse or row.reverse or rows.lines or row.lines or row.ahead)
                 if plain and _is_short(row.axis, spec) and all(

@@ -14,23 +14,21 @@ from .dtypes import ctype
 from .jamming import WITH_NAN
 from .layout import INTERLEAVED, STEP
 from .nest import (
-    IDEMPOTENT,
     LANE_BYTES,
     LANES,
     Assign,
-    Element,
     Kernel,
     LaneLoop,
     Let,
     Local,
     Loop,
-    Named,
     Statement,
     Write,
     names_made,
     names_used,
     values_of,
 )
+from .nest_leaves import IDEMPOTENT, Element, Named
 from .picking import Picking, is_store
 from .values import ASKED, LINED, SELECT, SHORT, VECTOR, Load, Op, Value, walk
 
@@ -186,7 +184,8 @@ class RowEnds(Picking):
         """How many elements lie from one to the next, where single elements take long."""
         values = walk(v for s in item.body for v in values_of(s))
         known = self.known(item.axis)
-        plain = item.kind in ("serial", "lane") and not item.lines and self.plain(item)
+        plain = item.kind in ("plain", "lane") and not (item.shared or item.lines) and (
+            self.plain(item))
         if not plain or not (calls(values) or selects(values)) or known and int(known) <= VECTOR:
             return set()
         found = {self.step(v, item.axis) for v in values if isinstance(v, Load)}
@@ -206,7 +205,8 @@ class RowEnds(Picking):
         if item.kind == "lane" and self.strip == "ABREAST":  # these strips are LANES long
             return {"body": self.one_by_one(item.body)} if mixed and count > LANES else {}
         if known and int(known) < count:
-            columns = item.kind == "serial" and self.across(item.body, item.axis, known)
+            plain = item.kind == "plain" and not item.shared
+            columns = plain and self.across(item.body, item.axis, known)
             return {} if columns else {"body": self.one_by_one(item.body)}
         if not mixed or known and int(known) % count == 0:
             return {} if mixed else None

@@ -16,7 +16,6 @@ from .nest import (
     TILE_BYTES,
     TILES_BYTES,
     Assign,
-    Element,
     Kernel,
     Local,
     Loop,
@@ -24,6 +23,7 @@ from .nest import (
     Write,
     statements,
 )
+from .nest_leaves import Element
 from .row_ends import grouped, turns
 from .values import Load, Op, Value
 
@@ -61,7 +61,7 @@ class RowLoops(FoldLoops):
         name, dtype, [axis] = item.array.name, item.array.dtype, item.array.dims
         local = {"kind": "local", "type": self.type(dtype),
                  "name": f"{name}[{REPEATED}]", "array": True}
-        [first] = self.body([Loop(axis, "serial", [Assign(item.array, item.value)], True)])
+        [first] = self.body([Loop(axis, "plain", [Assign(item.array, item.value)], True)])
         length, rows = self.extent(axis), self.extent(item.rows)
         size = 4 if dtype == np.float16 else dtype.itemsize  # float16 is held as float
         text = f"repeat({name}, {length} * {size}, ROWS_OF({length}, {rows}))"

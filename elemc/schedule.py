@@ -26,17 +26,8 @@ from .cost import calls
 from .halving import convert_in_blocks
 from .jamming import jam
 from .keeping import Keeping
-from .nest import (
-    Assign,
-    Element,
-    Kernel,
-    Local,
-    Loop,
-    Statement,
-    Write,
-    statements,
-    values_of,
-)
+from .nest import Assign, Kernel, Local, Loop, Statement, Write, statements, values_of
+from .nest_leaves import Element
 from .repeating import repeat_rows
 from .roots import HOLDS, Root, axis_of, is_side, next_axis, open_strip, remaining
 from .scope import Scope
@@ -202,7 +193,8 @@ class _Scheduler(Keeping):
         elif merged:
             self.blocks(segment, merged, inner, scope, strip)
         else:
-            loop = Loop(axis, self.kind(axis, bound, segment), [], reverse=bool(segment.reverse))
+            loop = Loop(axis, "lane" if f"{axis}/" in bound else "plain", [],
+                        reverse=bool(segment.reverse), shared=not bound and segment.in_pieces)
             loop.independent = segment.in_pieces and (
                 last or around_few(segment.roots, inner, self.spec))
             if bound and comes_late(loop, segment.roots, last, self.spec):
@@ -266,7 +258,7 @@ class _Scheduler(Keeping):
             self.scans_first(wave, loop, bound, scope)
         last = Loop(axis, "lane", [], reverse=loop.reverse and not ahead,
                     independent=loop.independent or bool(ahead))
-        loop.kind = "parts" if strip else "parallel strip" if loop.kind == "parallel" else "strip"
+        loop.kind = "parts" if strip else "strip"
         loop.independent, loop.length = False, "STAGE"
         loop.body.append(last)
         return roots, scope.inside(last.body)
@@ -277,16 +269,16 @@ class _Scheduler(Keeping):
         rows, columns = remaining(segment.roots[0], bound)
         around, within = self.tiles_of(segment, bound)
         inner = Loop(within, "tiles", [])
-        scope.body.append(Loop(around, "tiles" if bound else "parallel tiles", [inner]))
+        scope.body.append(Loop(around, "tiles", [inner], shared=not bound))
         inside = scope.inside(inner.body)
         for load in loads:
             tile = Element(load.axes, load.dtype, inside.name(
                 f"{self.spec.operands[load.operand].name}_tile"), (rows, columns), "tile")
-            copy = Loop(rows, "serial", [Assign(tile, load)], independent=True)
+            copy = Loop(rows, "plain", [Assign(tile, load)], independent=True)
             inner.body += [Local(tile.name, load.dtype, tile=True),
                            Loop(columns, "turned", [copy])]
             inside.known[load] = tile
-        loop = Loop(rows, "serial", [])
+        loop = Loop(rows, "plain", [])
         inner.body.append(loop)
         self.level(segment.roots, (*bound, rows), inside.inside(loop.body))
 
@@ -301,24 +293,18 @@ class _Scheduler(Keeping):
             buffer = self.buffer(f"{self.spec.operands[load.operand].name}_rows", load.dtype,
                                  columns, shared=False, strip=bound[-1], length="TURN")
             rows = replace(buffer, axes=load.axes, dims=(bound[-1], *columns), at="turn")
-            copy = Loop(bound[-1], "serial", [Assign(rows, load)], independent=True)
+            copy = Loop(bound[-1], "plain", [Assign(rows, load)], independent=True)
             for axis in reversed(columns):
-                copy = Loop(axis, "turned" if axis == columns[-1] else "serial", [copy])
+                copy = Loop(axis, "turned" if axis == columns[-1] else "plain", [copy])
             scope.body.append(Loop(bound[-1], "turning", [copy]))
             scope.known[load] = rows
-
-    def kind(self, axis: str, bound: tuple[str, ...], segment: Segment) -> str:
-        """How a plain loop runs."""
-        if f"{axis}/" in bound:
-            return "lane"
-        return "serial" if bound or not segment.in_pieces else "parallel"
 
     def past_caches(self, loop: Loop, last: bool, bound: tuple[str, ...]) -> tuple[Write, ...]:
         """What a loop writes past the caches: along lines, or short rows that follow each other.
 
         Around few, it does if lines are long: shorter ones wait for what is asked for.
         """
-        if loop.reverse or loop.kind not in ("serial", "parallel"):
+        if loop.reverse or loop.kind != "plain":
             return ()
         if not (last or loop.independent and self.spec.between(loop.axis)[0] > FAR_NARROW):
             return tuple(s for s in statements(loop.body) if isinstance(s, Write)
@@ -339,7 +325,7 @@ class _Scheduler(Keeping):
         Where functions are called, memory may be busy while they wait for a line that is filled at
         once.
         """
-        long = loop.kind == "parallel" or self.spec.between(loop.axis)[0] >= LINED
+        long = loop.shared or self.spec.between(loop.axis)[0] >= LINED
         values = walk(v for s in loop.body for v in values_of(s))
         writes = self.lined(loop)
         if not long or self.spec.crossed or calls(values) or not writes:
@@ -358,8 +344,8 @@ class _Scheduler(Keeping):
     def strip(self, segment: Segment, bound: tuple[str, ...], scope: Scope) -> None:
         """The loop over the strips of an axis."""
         assert segment.axis is not None
-        whole = bound or scans_of_few(segment.roots, self.spec)
-        loop = Loop(segment.axis[:-1], "strip" if whole else "parallel strip", [])
+        shared = not (bound or scans_of_few(segment.roots, self.spec))
+        loop = Loop(segment.axis[:-1], "strip", [], shared=shared)
         scope.body.append(loop)
         inside = scope.inside(loop.body)
         back: list[Statement] = []
@@ -383,7 +369,7 @@ class _Scheduler(Keeping):
             return self.buffer(f"{name}_rows", dtype, (along,), False, strip) if lines else None
 
         def each(copy: Statement) -> Loop:
-            return Loop(strip, "abreast", [Loop(along, "serial", [copy], independent=True)])
+            return Loop(strip, "abreast", [Loop(along, "plain", [copy], independent=True)])
 
         for load in walk((v for r in abreast for v in r.args), is_fold):
             if isinstance(load, Load) and load not in scope.known and load.guard is None and (

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from .nest import Assign, Check, Element, If, Let, Local, Loop, Named, Statement
+from .nest import Assign, Check, If, Let, Local, Loop, Statement
+from .nest_leaves import Element, Named
 from .ops import helper_externs
 from .values import (
     SELECT,
@@ -179,7 +180,7 @@ class Scope:
         """Compute values along a strip of an axis, or all its `length`, for loops that follow."""
         if not rows:
             return
-        loop = Loop(axis, "serial" if length else "lane", [], independent=True)
+        loop = Loop(axis, "plain" if length else "lane", [], independent=True)
         inside = self.inside(loop.body)
         made = inside.values(rows)
         for row in rows:

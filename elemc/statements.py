@@ -21,20 +21,19 @@ from .nest import (
     Assign,
     Blocks,
     Check,
-    Element,
     If,
     Kernel,
     LaneLoop,
     Let,
     Local,
     Loop,
-    Named,
     Repeat,
     Statement,
     Write,
     statements,
     values_of,
 )
+from .nest_leaves import Element, Named
 from .row_ends import lanes_in_vector, turns
 from .row_loops import RowLoops
 from .specialize import LINE_BYTES
@@ -184,55 +183,46 @@ class Statements(RowLoops):
                 "mask": "" if item.mask is None else self.text(item.mask)}
 
     def loop(self, item: Loop, begin: str, end: str) -> dict[str, Any]:
-        """A plain loop, a loop over strips, or a loop over one strip."""
-        if item.kind.endswith("chunks"):
-            return self.chunks(item, *((begin, end) if item.kind.startswith("parallel") else
-                                       self.bounds(item.axis)))
-        k = self.digit[item.axis]
+        """A loop of any kind; of a `shared` one, the indices from `begin` to `end`."""
         if item.kind in ("turned", "abreast"):
             if call := self.turned(item):
                 return {"kind": "call", "text": call}
-            item = replace(item, kind="lane" if item.kind == "abreast" else "serial")
-        if item.kind.endswith("tiles"):
-            return self.tiles(item, *((begin, end) if item.kind.startswith("parallel") else
-                                      self.bounds(item.axis)))
-        if item.kind.endswith("rows"):
-            return self.rows(item, *((begin, end) if item.kind.startswith("parallel") else
-                                     self.bounds(item.axis)))
-        if item.kind == "search":
-            return self.search(item)
-        if item.kind in ("halves", "called"):
-            return {"kind": "call", "text": getattr(self, item.kind)(item)}
-        if item.kind == "parts":
-            return self.parts(item, k)
-        if item.kind == "turning":
-            return self.turning(item)
-        start, stop = self.bounds(item.axis)
-        if item.kind == "mirrored":
-            forth, self.instead[item.axis] = self.var(item.axis), f"r{k}"
-            body = self.body(item.body)
-            del self.instead[item.axis]
-            last = f"{stop} - 1" if start == "0" else f"{start} + {stop} - 1"
-            return {"kind": "mirrored", "var": f"r{k}", "other": forth, "last": last, "body": body}
+            item = replace(item, kind="lane" if item.kind == "abreast" else "plain")
+        start, stop = (begin, end) if item.shared else self.bounds(item.axis)
+        match item.kind:
+            case "halves" | "called":
+                return {"kind": "call", "text": getattr(self, item.kind)(item)}
+            case "chunks":
+                return self.chunks(item, start, stop)
+            case "tiles":
+                return self.tiles(item, start, stop)
+            case "rows" | "joined rows":
+                return self.rows(item, start, stop)
+            case "search":
+                return self.search(item, start, stop)
+            case "mirrored":
+                return self.mirrored(item, start, stop)
+            case "parts":
+                return self.parts(item)
+            case "turning":
+                return self.turning(item)
+        return self.plain_loop(item, start, stop)
+
+    def plain_loop(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
+        """A plain loop, a loop over strips, or a loop over one strip."""
+        k = self.digit[item.axis]
         view: dict[str, Any] = {
             "kind": "loop", "var": f"i{k}", "start": start, "stop": stop,
             "base": f"b{k}", "width": f"w{k}", "independent": item.independent,
             "rolled": item.independent and item.axis not in self.shares and self.rolled(item),
             "reverse": item.reverse, "fetch": [], "full": "", "ones": [], "last": [],
             "to_line": "", "pair": [], "left_start": ""}
-        if item.kind.startswith("parallel"):
-            self.shares[item.axis] = begin, end
-            view |= {"start": begin, "stop": end}
-        around = self.strip
-        if item.kind.endswith("strip"):
-            self.strip = item.length
-            for buffer in (b for b in self.kernel.buffers if b.strip == self.strip):
-                self.need_strip(self.strip, buffer.dtype.itemsize, 8)
-            view |= {"kind": "strip", "most": self.strip, "end": f"e{k}"}
-            view["fetch"] = self.fetches(item, f"b{k}") if item.asks and not item.lines else []
-            for *_, size in view["fetch"]:
-                self.need_strip(self.strip, size)
-        outer, self.mentioned, fetched = self.mentioned, set(), set(self.fetched)
+        if item.shared:
+            self.shares[item.axis] = start, stop
+        around, outer, self.mentioned = self.strip, self.mentioned, set()
+        if item.kind == "strip":
+            view |= self.over_strips(item, k)
+        fetched = set(self.fetched)
         self.line |= {w.operand: item.axis for w in item.lines}
         if item.ahead and item.kind != "lane":
             few = axes_within(item)
@@ -248,29 +238,48 @@ class Statements(RowLoops):
         view["body"] = self.body(item.body)
         self.over = ""
         self.strip = around
-        if item.kind.startswith("parallel"):
+        if item.shared:
             del self.shares[item.axis]
         if item.lines:
-            view |= self.lines(item, k) | {"cut": item.kind.endswith("strip")}
+            view |= self.lines(item, k) | {"cut": item.kind == "strip"}
         if item.kind == "lane":
             begin, end = self.ends or ("0", f"w{k}")
-            view |= {"kind": "lane", "index": item.axis in self.mentioned, "begin": begin}
-            view |= {"width": end} | self.end_of_row(item, begin, end, over)
-        elif item.kind == "serial" and not item.lines:
+            view |= {"kind": "lane", "index": item.axis in self.mentioned, "begin": begin,
+                     "width": end} | self.end_of_row(item, begin, end, over)
+        elif item.kind == "plain" and not (item.shared or item.lines):
             view |= self.end_of_row(item, start, stop, over)
         view |= self.pair(item, view, fetched) if 1 < item.at_once < ROWS_IN_TURN else {}
         view |= self.rows_by_blocks(item, view["body"]) if item.at_once == ROWS_IN_TURN else {}
         if item.lined and not view["full"]:
-            view |= self.to_line(item, view["start"], view["stop"])
+            view |= self.to_line(item, start, stop)
         self.mentioned |= outer
         return view
 
-    def parts(self, item: Loop, k: int) -> dict[str, Any]:
+    def over_strips(self, item: Loop, k: int) -> dict[str, Any]:
+        """What is its own of a loop over strips of axis number `k`."""
+        self.strip = item.length
+        for buffer in (b for b in self.kernel.buffers if b.strip == self.strip):
+            self.need_strip(self.strip, buffer.dtype.itemsize, 8)
+        fetch = self.fetches(item, f"b{k}") if item.asks and not item.lines else []
+        for *_, size in fetch:
+            self.need_strip(self.strip, size)
+        return {"kind": "strip", "most": self.strip, "end": f"e{k}", "fetch": fetch}
+
+    def mirrored(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
+        """A part of a loop over the same axis that goes the other way."""
+        k = self.digit[item.axis]
+        forth, self.instead[item.axis] = self.var(item.axis), f"r{k}"
+        body = self.body(item.body)
+        del self.instead[item.axis]
+        last = f"{stop} - 1" if start == "0" else f"{start} + {stop} - 1"
+        return {"kind": "mirrored", "var": f"r{k}", "other": forth, "last": last, "body": body}
+
+    def parts(self, item: Loop) -> dict[str, Any]:
         """A loop over parts of a strip, before each of which it asks for one of the next turn's.
 
         More at once than that are more than processors can ask for: these then wait.
         """
-        self.ends, self.parted = ("at", "to"), item.length
+        k, self.ends, self.parted = self.digit[item.axis], ("at", "to"), item.length
         body, fetch = self.body(item.body), []
         if item.ahead:
             fetch = self.fetches(item, f"(b{k} + at)", len(self.kernel.operands), item.ahead)
@@ -280,7 +289,7 @@ class Statements(RowLoops):
         return {"kind": "parts", "width": f"w{k}", "most": item.length, "fetch": fetch,
                 "body": body}
 
-    def search(self, item: Loop) -> dict[str, Any]:
+    def search(self, item: Loop, start: str, stop: str) -> dict[str, Any]:
         """A loop that ends where something holds, for which some elements are looked at at once."""
         *lets, found = item.body
         assert isinstance(found, If)
@@ -290,7 +299,6 @@ class Statements(RowLoops):
                 if isinstance(v, (Load, Element))}
         # bytes of what is compared: a float16 as a float, parts of complex numbers, places as int64
         size = max((min(8, 4 if d == np.float16 else d.itemsize) for d in read), default=8)
-        start, stop = self.bounds(item.axis)
         holds = found.condition
         return {"kind": "search", "var": self.var(item.axis), "start": start, "stop": stop,
                 "lanes": self.lanes_of(max(32, 256 // size)),

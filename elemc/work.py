@@ -17,8 +17,7 @@ UNITS = 16  # of work in a nanosecond, as in callable.c
 UNITS_PER_BYTE = 0.4  # 40 GB/s
 UNITS_PER_ADDITION = 0.08  # per byte of its result: 25 additions of float64 a nanosecond
 # loops over pieces of an axis whose own loop is within, or, mirrored, around
-CUT = ("strip", "parallel strip", "parts", "chunks", "parallel chunks", "tiles", "parallel tiles",
-       "mirrored", "turning")
+CUT = ("strip", "parts", "chunks", "tiles", "mirrored", "turning")
 
 
 def work_of(kernel: Kernel, phase: Phase) -> list[tuple[int, tuple[str, ...]]]:
