@@ -155,29 +155,31 @@ class _Scheduler(Keeping):
         axis = segment.axis
         if axis is None:
             self.leaf(segment.roots, scope)
-            return
-        if is_side(axis):
+        elif is_side(axis):
             self.side(segment, bound, scope)
-            return
-        loads = self.tiled(segment, bound)
-        if loads:
+        elif loads := self.tiled(segment, bound):
             self.tiles(segment, loads, bound, scope)
-            return
-        strip = open_strip(bound)
-        scope.hoist([v for r in segment.roots for v in r.inputs()], frozenset(bound),
-                    strip if axis != strip else None)
-        if axis.endswith("/"):
-            self.strip(segment, bound, scope)
-            return
-        if ":" in axis:
-            if segment.chunked:
+        else:
+            strip = open_strip(bound)
+            scope.hoist([v for r in segment.roots for v in r.inputs()], frozenset(bound),
+                        strip if axis != strip else None)
+            if axis.endswith("/"):
+                self.strip(segment, bound, scope)
+            elif ":" not in axis:
+                self.along(segment, bound, scope, strip)
+            elif segment.chunked:
                 self.chunks(segment, bound, scope)
             else:
                 loop = self.chunk(axis, bound)
                 scope.body.append(loop)
                 self.level(segment.roots, (*bound, axis), scope.inside(loop.body))
-            return
-        starting = [r for r in segment.roots if axis in r.over and r.of not in self.states]
+
+    def along(self, segment: Segment, bound: tuple[str, ...], scope: Scope, strip: str | None
+              ) -> None:
+        """The loop along an axis, within a `strip`, and the folds that begin and end with it."""
+        assert segment.axis is not None
+        inner = (*bound, segment.axis)
+        starting = [r for r in segment.roots if segment.axis in r.over and r.of not in self.states]
         merged = [r for r in starting if r.merges]
         for k, root in enumerate(starting):
             if root not in merged:
@@ -186,35 +188,39 @@ class _Scheduler(Keeping):
                     self.start_left(root.fold, scope, strip)
                 else:
                     self.states[root.fold] = self.states[twin]
-        inner = (*bound, axis)
-        last = all(next_axis(r, inner) is None for r in segment.roots)
         if merged and self.in_lanes(segment, merged, inner):
             self.lanes(segment, merged, inner, scope)
         elif merged:
             self.blocks(segment, merged, inner, scope, strip)
         else:
-            loop = Loop(axis, "lane" if f"{axis}/" in bound else "plain", [],
-                        reverse=bool(segment.reverse), shared=not bound and segment.in_pieces)
-            loop.independent = segment.in_pieces and (
-                last or around_few(segment.roots, inner, self.spec))
-            if bound and comes_late(loop, segment.roots, last, self.spec):
-                loop.ahead = axis_of(bound[-1])
-            scope.body.append(loop)
-            roots, inside = segment.roots, scope.inside(loop.body)
-            if last and self.length in ("STRIP", "TURNED"):
-                roots, inside = self.stages(segment, loop, inside, inner)
-            self.level(roots, inner, inside)
-            if loop.independent and not last:  # vectors go along this axis
-                for below in (s for s in statements(loop.body) if isinstance(s, Loop)):
-                    below.independent = False
-            if self.spec.large:
-                loop.lines = self.past_caches(loop, last, bound)
-                if loop.lines:
-                    loop.asks |= short_and_back(loop.body, axis, self.spec)
-            elif loop.independent and loop.kind != "lane":
-                loop.lined = self.filling_lines(loop)
+            self.plain(segment, bound, scope)
         for root in starting:
             self.finish(root, bound, scope, strip)
+
+    def plain(self, segment: Segment, bound: tuple[str, ...], scope: Scope) -> None:
+        """A loop whose states, if any, change from turn to turn."""
+        assert segment.axis is not None
+        roots, axis, inner = segment.roots, segment.axis, (*bound, segment.axis)
+        last = all(next_axis(r, inner) is None for r in roots)
+        loop = Loop(axis, "lane" if f"{axis}/" in bound else "plain", [],
+                    reverse=bool(segment.reverse), shared=not bound and segment.in_pieces)
+        loop.independent = segment.in_pieces and (last or around_few(roots, inner, self.spec))
+        if bound and comes_late(loop, roots, last, self.spec):
+            loop.ahead = axis_of(bound[-1])
+        scope.body.append(loop)
+        inside = scope.inside(loop.body)
+        if last and self.length in ("STRIP", "TURNED"):
+            roots, inside = self.stages(segment, loop, inside, inner)
+        self.level(roots, inner, inside)
+        if loop.independent and not last:  # vectors go along this axis
+            for below in (s for s in statements(loop.body) if isinstance(s, Loop)):
+                below.independent = False
+        if self.spec.large:
+            loop.lines = self.past_caches(loop, last, bound)
+            if loop.lines:
+                loop.asks |= short_and_back(loop.body, axis, self.spec)
+        elif loop.independent and loop.kind != "lane":
+            loop.lined = self.filling_lines(loop)
 
     def side(self, segment: Segment, bound: tuple[str, ...], scope: Scope) -> None:
         """What is done only on one side of a choice."""
@@ -231,23 +237,11 @@ class _Scheduler(Keeping):
         blocks.
         """
         roots, axis, strip = segment.roots, loop.axis, loop.kind == "lane"
-        inputs = [v for r in roots for v in r.inputs()]
-        cut: list[list[Value]] = []
         ahead: list[list[Root]] = []
-        parts = strip and bool(loop.ahead)
-        scans = any(isinstance(r.of, Scan) for r in roots)  # known in the last loop only
-        if loop.independent and not scans and (
-                strip or all(isinstance(r.of, Store) for r in roots)):
-            def known(value: Value) -> bool:
-                return scope.find(value) is not None
-
-            apart = all(r.of.mask is None and r.of.mode == "write" for r in roots
-                        if isinstance(r.of, Store))
-            cut = stages(inputs, known, apart)
-            parts |= strip and apart and any(of_many(v) and not known(v)
-                                             for v in walk(inputs, known))
-        elif not loop.independent:
-            cut = [self.functions(roots, axis, bound, scope)]
+        if loop.independent:
+            cut, parts = self.cut(roots, loop, scope)
+        else:
+            cut, parts = [self.functions(roots, axis, bound, scope)], strip and bool(loop.ahead)
             if any(cut) or self.spec.between(axis)[1] > SHORT:  # without either, gcc unrolls
                 *ahead, roots = waves(roots)
         if not any(cut) and not parts and not ahead:
@@ -262,6 +256,21 @@ class _Scheduler(Keeping):
         loop.independent, loop.length = False, "STAGE"
         loop.body.append(last)
         return roots, scope.inside(last.body)
+
+    def cut(self, roots: Sequence[Root], loop: Loop, scope: Scope
+            ) -> tuple[list[list[Value]], bool]:
+        """What each stage of a loop without folds computes, and whether its strip has parts."""
+        def known(value: Value) -> bool:
+            return scope.find(value) is not None
+
+        strip, stores = loop.kind == "lane", [r.of for r in roots if isinstance(r.of, Store)]
+        scans = any(isinstance(r.of, Scan) for r in roots)  # known in the last loop only
+        if scans or not strip and len(stores) < len(roots):
+            return [], strip and bool(loop.ahead)
+        inputs = [v for r in roots for v in r.inputs()]
+        apart = all(s.mask is None and s.mode == "write" for s in stores)
+        called = apart and any(of_many(v) and not known(v) for v in walk(inputs, known))
+        return stages(inputs, known, apart), strip and (bool(loop.ahead) or called)
 
     def tiles(self, segment: Segment, loads: Sequence[Load], bound: tuple[str, ...],
               scope: Scope) -> None:
