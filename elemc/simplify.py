@@ -220,6 +220,14 @@ def _or(node: Apply) -> Node | None:
     return a if is_const(b, False) else b if is_const(a, False) else None
 
 
+def _of_mask(node: Apply) -> Node | None:
+    """Know that b > 0 and b != 0 are b, for bools."""
+    mask, zero = node.args if node.op.name != "less" else node.args[::-1]
+    if isinstance(mask, Cast):
+        mask = mask.arg
+    return mask if mask.dtype == bool and is_const(zero, 0) else None
+
+
 def _extremum(node: Apply) -> Node | None:
     """Know that of x and x it is x."""
     a, b = node.args
@@ -231,6 +239,7 @@ RULES: dict[str, Callable[[Apply], Node | None]] = {
        if ties != "split"},
     **dict.fromkeys(("logical_and", "bitwise_and"), _and),
     **dict.fromkeys(("logical_or", "bitwise_or"), _or),
+    **dict.fromkeys(("greater", "not_equal", "less"), _of_mask),
     **dict.fromkeys(("maximum", "minimum", "fmax", "fmin"), _extremum),
     "stop_gradient": lambda node: node.args[0],
     "root": functools.partial(_as, "sqrt"),
