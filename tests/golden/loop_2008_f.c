@@ -16,8 +16,8 @@ typedef __INT64_TYPE__ int64_t;
 enum { STRIP = 1024, RUN = 4, ROWS = 64 };
 
 /* A pairwise tree of partial states, kept as a binary counter: rounding grows like log n.
- * What is pushed is lost. */
-static void push_sum_f64(double *tree, int64_t count, double *part, int64_t width)
+ * What is pushed is lost.  Inlined, it would take the compiler as long as all else. */
+static __attribute__((noinline)) void push_sum_f64(double *tree, int64_t count, double *part, int64_t width)
 {
   double *top = tree + __builtin_popcountll(count) * width;
   for (int64_t c = count; c & 1; c >>= 1) {
@@ -32,7 +32,7 @@ static void push_sum_f64(double *tree, int64_t count, double *part, int64_t widt
 }
 
 /* The tree's total: what is left on the counter, smallest part first. */
-static void pull_sum_f64(const double *tree, int64_t count, double *total, int64_t width)
+static __attribute__((noinline)) void pull_sum_f64(const double *tree, int64_t count, double *total, int64_t width)
 {
   const int64_t top = __builtin_popcountll(count) - 1;
   for (int64_t k = 0; k < width; k++)
