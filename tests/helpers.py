@@ -143,7 +143,7 @@ def compile_together(calls):
 def with_own_names(text, end):
     """The C of a kernel, where what it defines has this end: others define the same names."""
     body = text[text.index("*/") + 2:]
-    names = re.findall(r"^(?:static (?:inline )?|int )[\w *]*?(\w+)\(", body, re.M)
+    names = re.findall(r"^(?:static (?:inline |__attribute__\(\(noinline\)\) )?|int )[\w *]*?(\w+)\(", body, re.M)
     names += [n for line in re.findall(r"^enum {(.*)}", body, re.M) for n in re.findall(r"(\w+) =", line)]
     return re.sub(rf"\b({'|'.join(set(names))})\b", rf"\1{end}", body)
 

@@ -259,3 +259,24 @@ def test_compositions_keep_loops_vectorized(name, dtype):
     assembly = build_listing.assembly(text)
     assert [f for f in called if not (
         f.endswith("_each") or re.search(rf"_ZGV\w+_{f}\b", assembly))] == []
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [-4, -3, -2.5, -2, -1.5, -1, -0.5, 1.5, 2, 2.5, 3, 4, 5, 6])
+def test_powers_that_are_products(n, dtype):
+    """Constant powers, of few factors, are as close as `pow`, and as special."""
+    info, wide = np.finfo(dtype), np.longdouble if dtype == np.float64 else np.float64
+    rng = np.random.default_rng(7)
+    low, high = math.log(info.smallest_subnormal), math.log(info.max)
+    x = np.concatenate([
+        rng.uniform(-3, 3, 3000), np.exp(rng.uniform(low, high, 3000)), specials(np.dtype(dtype)),
+        [info.tiny / 4, info.max, -info.max]]).astype(dtype)
+    f = ec.compile(lambda x: x**n)
+    assert "pow(" not in f.dump(x)
+    got, want = f(x), quiet(lambda: np.power(x.astype(wide), wide(n)))
+    rounded = quiet(lambda: want.astype(dtype))
+    finite = np.isfinite(rounded) & np.isfinite(got)
+    np.testing.assert_array_equal(got[~finite], rounded[~finite])
+    np.testing.assert_array_equal(np.signbit(got[got == 0]), np.signbit(rounded[got == 0]))
+    apart = abs(got[finite].astype(wide) - want[finite]) / np.spacing(abs(rounded[finite]))
+    assert apart.max() <= ULPS
