@@ -30,6 +30,7 @@ from .values import (
     At,
     First,
     Fold,
+    Literal,
     Load,
     Op,
     Scan,
@@ -280,7 +281,8 @@ def carried(wanted: Sequence[Value], late: Mapping[Fold, Collection[Fold]],
 
     These are the largest values that can be computed there: `late` tells which folds each of its
     folds could use, `known` what is in buffers, or will be when a fold ends.  Every value comes
-    with the fold that it has to wait for.
+    with the fold that it has to wait for.  A mask is computed again from numbers that are kept:
+    its bytes beside these would make vectors short, or none.
     """
     waits: dict[Value, Fold | None] = {}  # of what can be computed there
     found: dict[Value, Fold] = {}
@@ -304,7 +306,10 @@ def carried(wanted: Sequence[Value], late: Mapping[Fold, Collection[Fold]],
             else:
                 found.update((a, f) for a in value.args if (f := waits.get(a)))
     found.update((v, f) for v in wanted if (f := waits.get(v)))
-    return {v: f for v, f in found.items() if v not in known}
+    kept = {*found, *known}
+    return {v: f for v, f in found.items() if v not in known and not (
+        isinstance(v, Op) and v.dtype == bool and all(
+            a in kept or isinstance(a, Literal) for a in v.args))}
 
 
 def pair_scans(body: list[Statement]) -> None:
