@@ -169,12 +169,20 @@ class Scope:
         return list(done), uses
 
     def hoist(self, wanted: Iterable[Value], bound: frozenset[str], strip: str | None) -> None:
-        """Compute here what loops inside of this block would compute again and again."""
-        self.values(self.invariant(wanted, bound), name_all=True)
+        """Compute here what loops inside of this block would compute again and again.
+
+        What choices would load from buffers, under masks, has a name.
+        """
+        fixed = self.invariant(wanted, bound)
+        chosen = _chosen(walk(wanted, lambda v: self.find(v) is not None))
+        self.known |= {v: self.let(place, self.name(f"{place.name}_v")) for v in fixed
+                       if v in chosen and isinstance(place := self.find(v), Element)}
+        self.values(fixed, name_all=True)
         if strip is None:
             return
         self.rows([v for v in self.invariant(wanted, bound | {strip})
-                   if strip in v.axes and not isinstance(_stripped(v), Load)], strip)
+                   if strip in v.axes and self.find(v) is None
+                   and not isinstance(_stripped(v), Load)], strip)
 
     def rows(self, rows: Sequence[Value], axis: str, length: int = 0) -> None:
         """Compute values along a strip of an axis, or all its `length`, for loops that follow."""
@@ -218,7 +226,8 @@ class Scope:
             if not fixed[value]:
                 found.update((a, None) for a in value.args if fixed[a])
         found.update((v, None) for v in wanted if fixed[v])
-        return [v for v in found if self.find(v) is None and not _trivial(v)]
+        return [v for v in found if not _trivial(v) and (
+            self.find(v) is None or isinstance(self.find(v), Element))]
 
 
 def _chosen(values: Iterable[Value]) -> set[Value]:
@@ -228,7 +237,7 @@ def _chosen(values: Iterable[Value]) -> set[Value]:
     """
     sides = (a for v in values if isinstance(v, Op) and v.op.name in CONDITIONAL
              for a in v.operands[1:])
-    return {v for v in walk(sides) if isinstance(v, Load) and v.guard is None}
+    return {v for v in walk(sides) if not isinstance(v, Load) or v.guard is None}
 
 
 def _trivial(value: Value) -> bool:
