@@ -164,9 +164,10 @@ def loads_of(fold: Fold, spec: Specialized) -> list[Load]:
 
     So where operands are folded along different rows, the lines of one that lies across are still
     in the caches in the next row; first if all that is folded together lies together, for what is
-    apart is folded along its rows only.  Of the rest, first what lies as most operands do, then, of
-    narrow elements, along what is folded, for rows of others are turned sooner than columns are
-    gathered; short are rows of at most `BLOCK` elements, and of as many operands the shorter ones.
+    apart is folded along its rows only.  Of the rest, first what lies as most operands do, then,
+    of narrow elements, what may not be turned itself, so that others are, and along what is folded,
+    for rows of others are turned sooner than columns are gathered; short are rows of at most
+    `BLOCK` elements, and of as many operands the shorter ones.
     """
     loads = [v for v in walk(fold.args) if isinstance(v, Load)]
     if len(loads) < 2:
@@ -185,8 +186,9 @@ def loads_of(fold: Fold, spec: Specialized) -> list[Load]:
         return folded and order[load][:len(kept)] != (*kept,)
 
     narrow = all(v.dtype.itemsize <= 4 for v in loads)
+    turns = {v: of.squares and of.layout.unit for v in loads for of in (spec.operands[v.operand],)}
     stored = (memory_order(s.access, spec.operands[s.operand]) for s in spec.stores)
     alike = Counter(axes[-1:] for axes in (*order.values(), *stored) if len(axes) == most)
     return sorted(loads, key=lambda v: (
         -len(v.axes), apart(v), length(v) > BLOCK, -alike[inner[v]],
-        narrow and fold.axes.issuperset(inner[v]), length(v), v.operand))
+        narrow and turns[v], narrow and fold.axes.issuperset(inner[v]), length(v), v.operand))

@@ -198,3 +198,16 @@ def test_folds_of_several_columns_share_the_rows(rows, columns):
     ):
         np.testing.assert_allclose(ec.compile(function)(x, y, z, w), function(x, y, z, w),
                                    rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("step", [-1, 2, 3])
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_beside_what_cannot_be_turned(axis, step):
+    """Of floats, rows of whole lines are turned for those that have gaps or go back."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((90 * abs(step), 70 * abs(step))).astype("f4")[::abs(step), ::step]
+    y = rng.standard_normal((70, 90)).astype("f4").T
+    f = ec.compile(lambda x, y: (x * y).sum(axis=axis))
+    if axis != 0:
+        assert "turn_f32(&y_rows" in f.dump(x, y)
+    np.testing.assert_allclose(f(x, y), np.sum(x * y, axis=axis), rtol=1e-4, atol=1e-4)
