@@ -98,19 +98,27 @@ class _Cut:
         self.taken, self.streamed, self.divides = taken, streamed, divides
         self.rest: list[Statement] = [*loop.body]
         self.cut: list[Statement] = []
+        self.blocks: list[tuple[str, Element]] = []  # and what they are for
+        self.free: list[tuple[str, Element]] = []  # which nothing reads any more
 
     def made(self) -> list[Statement]:
         """What stands in place of the loop; it, if nothing is called for a block."""
         while calls := self.ready():
+            used = _arrays(self.rest)
+            self.free = [(kind, block) for kind, block in self.blocks if block.name not in used]
             args = {call: [*map(self.meaning, call.args)] for call in calls}
-            blocks = {(call, k): self.block(call, _names(call)[k]) for call in calls
-                      for k, value in enumerate(args[call][:2])
-                      if self.axis in value.axes and not self.lies(value)}
-            copies = self.compute(blocks) if blocks else {}
+            last = {value: (call, k) for call in calls for k, value in enumerate(args[call][:2])}
+            taken = {value: self.block(call, _names(call)[k]) for value, (call, k) in last.items()
+                     if self.axis in value.axes and not self.lies(value)}
+            made = {to: last[value][0].args[last[value][1]] for value, to in taken.items()}
+            copies: dict[Value, Element] = self.compute(calls, made) if made else {}
+            kept = {*copies.values()}
             for call in calls:
-                given = [blocks.get((call, k), value) for k, value in enumerate(args[call])]
-                to = blocks.get((call, 0)) if of_many(call) else None  # is written over
-                copies[call] = to = to or self.block(call, _names(call)[-1])
+                given = [taken.get(value, value) for value in args[call]]
+                to = taken.get(args[call][0]) if of_many(call) else None  # is written over
+                if to is None or to in kept or last[args[call][0]][0] is not call:
+                    to = self.block(call, _names(call)[-1])
+                copies[call] = to
                 self.cut.append(Loop(self.axis, "called", [Assign(
                     to, Op(call.axes, to.dtype, call.op, (*given,)))], independent=True))
             self.rest = _needed([with_copies(s, copies) for s in self.rest])
@@ -175,22 +183,40 @@ class _Cut:
             value, self.axis, value.dtype, self.operands)
 
     def block(self, value: Value, kind: str) -> Element:
-        """An array for the values of a block."""
+        """An array for the values of a block: one of its kind that is free, or a new one."""
+        again = next((b for b in self.free if b[0] == kind and b[1].dtype == value.dtype), None)
+        if again:
+            self.free.remove(again)
+            return replace(again[1], axes=value.axes)
         name = fresh(kind, self.taken)
         self.cut.append(Local(name, value.dtype, strip=True))
-        return Element(value.axes, value.dtype, name, at=self.axis)
+        block = Element(value.axes, value.dtype, name, at=self.axis)
+        self.blocks.append((kind, block))
+        return block
 
-    def compute(self, blocks: Mapping[tuple[Op, int], Element]) -> dict[Value, Value]:
-        """Compute what functions take for a block; what is dear, and needed later, is kept."""
-        made = [Assign(to, call.args[k]) for (call, k), to in blocks.items()]
-        before = _lets(self.rest, [s.value for s in made])
+    def compute(self, calls: Sequence[Op], taken: Mapping[Element, Value]) -> dict[Value, Element]:
+        """Compute what functions take for a block; what is dear, and needed later, is kept.
+
+        There, if a function takes it.
+        """
+        made = [Assign(to, value) for to, value in taken.items()]
+        before = _lets(self.rest, [*taken.values()])
         known: dict[Value, Value] = {  # as they will be
-            call: Literal(call.axes, call.dtype, call.dtype.type(0)) for call, _ in blocks}
+            call: Literal(call.axes, call.dtype, call.dtype.type(0)) for call in calls}
         after = {s.name for s in _needed([with_copies(s, known) for s in self.rest])
                  if isinstance(s, Let)}
-        kept = {s.name: self.block(s.value, s.name) for s in before
-                if s.name in after and cost(walk([s.value])) >= DEAR}
-        keep = [Assign(block, Named(block.axes, block.dtype, name)) for name, block in kept.items()]
+        kept: dict[str, Element] = {}
+        there = {value.name: to for to, value in taken.items() if isinstance(value, Named)}
+        price: dict[str, int] = {}  # of computing again what is not kept
+        for item in before:
+            below = walk([item.value])
+            again = cost(below) + sum(price.get(v.name, 0) for v in below if isinstance(v, Named))
+            if again >= DEAR and item.name in after:
+                kept[item.name] = there.get(item.name) or self.block(item.value, "kept")
+            else:
+                price[item.name] = again
+        keep = [Assign(block, Named(block.axes, block.dtype, name)) for name, block in kept.items()
+                if name not in there]
         self.cut.append(Loop(self.axis, "lane", [*before, *made, *keep], independent=True))
         return {v: kept[v.name] for s in self.rest for v in walk(values_of(s))
                 if isinstance(v, Named) and v.name in kept}
@@ -212,8 +238,7 @@ class _Cut:
                 self.rest.remove(store)
                 if isinstance(store, Assign):
                     self.move(store.value, store.target)
-        read = {v.name for s in [*statements(self.cut), *self.rest] for v in walk(values_of(s))
-                if isinstance(v, Element)}
+        read = _arrays([*statements(self.cut), *self.rest])
         self.cut = [s for s in self.cut if not isinstance(s, Local) or s.name in read]
         if self.rest:
             self.cut.append(Loop(self.axis, "lane", self.rest, independent=True))
@@ -245,11 +270,17 @@ def _names(call: Op) -> tuple[str, ...]:
         "remainders" if call.op is OPS["remainder"] else "quotients")
 
 
+def _arrays(body: Sequence[Statement]) -> set[str]:
+    """The arrays that statements, but for those within them, read or assign."""
+    return {v.name for s in body for v in walk(values_of(s)) if isinstance(v, Element)}
+
+
 def _needed(body: Sequence[Statement]) -> list[Statement]:
     """The statements of a loop that store something, and the lets that they need."""
     stores = [s for s in body if not isinstance(s, Let)]
     lets = _lets(body, [v for s in stores for v in values_of(s)])
-    return [s for s in body if s in stores or s in lets]
+    needed = {*map(id, (*stores, *lets))}
+    return [s for s in body if id(s) in needed]
 
 
 def _lets(body: Sequence[Statement], values: Sequence[Value]) -> list[Let]:

@@ -358,7 +358,9 @@ def rewrite(stores: Sequence[Store], change: Callable[[Value], Value],
 
 
 def over_new(value: Value, new: dict[Value, Value]) -> Value:
-    """`value` over the arguments that `new` gives."""
+    """`value` over the arguments that `new` gives; itself, if these are its own."""
+    if not isinstance(value, First) and all(new[a] is a for a in value.args):
+        return value  # of one that is the first, `here` may be what it was
     if isinstance(value, Op):
         return replace(value, operands=tuple(new[a] for a in value.operands))
     if isinstance(value, Load) and value.guard is not None:
@@ -380,4 +382,4 @@ def over_new(value: Value, new: dict[Value, Value]) -> Value:
     if isinstance(value, Fold):
         initial, where = (v and new[v] for v in (value.initial, value.where))
         return replace(value, arg=new[value.arg], initial=initial, where=where)
-    return value
+    raise TypeError(f"arguments of {type(value).__name__}")

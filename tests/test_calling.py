@@ -155,3 +155,35 @@ def test_half_precision_is_called_for_vectors_of_floats():
     x = RNG.standard_normal(700).astype("f2")
     f = ec.compile(gelu)
     np.testing.assert_allclose(f(x).astype("f4"), gelu(x.astype("f4")), rtol=2e-3, atol=2e-3)
+
+
+def test_chains_of_functions():
+    """What stages before have computed is kept, in few arrays, however long a chain is."""
+    def chain(length):
+        def f(x):
+            for _ in range(length):
+                x = np.sin(x) + 0.1 * x
+            return x
+        return ec.compile(f)
+
+    x = np.random.default_rng(0).uniform(-1, 1, 1000)
+    ten, forty = (chain(n).dump(x) for n in (10, 40))
+    assert forty.count("\n") < 4.5 * ten.count("\n")
+    assert forty.count("_Alignas") == ten.count("_Alignas") < 7
+    want = x
+    for _ in range(40):
+        want = np.sin(want) + 0.1 * want
+    np.testing.assert_allclose(chain(40)(x), want, rtol=1e-12)
+
+
+def test_functions_of_one_argument_share_it():
+    """It is computed once; the last function that takes it writes over it, unless it is needed."""
+    f = ec.compile(lambda x: np.sin(x * 2 + 1) * np.cos(x * 2 + 1))
+    g = ec.compile(lambda x: np.sin(1 / (x * x + 2) + x) * (1 / (x * x + 2) + x))
+    x = np.random.default_rng(0).uniform(-1, 1, 1000)
+    text, kept = f.dump(x), g.dump(x)
+    assert text.count(" * 2.0 + 1.0") == 1 and "elemc_cos_each(cos_block, cos_block," in text
+    assert kept.count("1.0 / ") == 1 and "elemc_sin_each(sin_block1, sin_block," in kept
+    np.testing.assert_allclose(f(x), np.sin(x * 2 + 1) * np.cos(x * 2 + 1), rtol=1e-13)
+    np.testing.assert_allclose(g(x), np.sin(1 / (x * x + 2) + x) * (1 / (x * x + 2) + x),
+                               rtol=1e-13)
