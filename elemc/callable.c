@@ -33,9 +33,9 @@
 
 enum {
   RANK = 8,          /* of an operand whose layout fits into a word of the key */
-  OPERANDS = 32,     /* inputs, captured arrays, a mask and outputs of one function */
+  OPERANDS = 62,     /* inputs, captured arrays, a mask and outputs of one function: bits of a word */
   WORDS = OPERANDS + 2, /* of a key: the mask and the kind come on top */
-  PLACES = 192,      /* extents, sizes, pointers, strides or buffers of one kernel */
+  PLACES = 384,      /* extents, sizes, pointers, strides or buffers of one kernel */
   ENTRIES = 128,     /* of one function; the one not used for longest is dropped */
   RELEASE = 10000,   /* nanoseconds of work from which on the GIL is released */
   SMALL = 8000,      /* nanoseconds of work for which one thread is enough, twice the runtime's GRAIN */
@@ -82,7 +82,7 @@ typedef struct {
   int ndim, flags;
   npy_intp shape[RANK], strides[RANK];
   npy_intp low, high; /* the bytes it lies within, from its data on */
-  uint32_t same;      /* of an output: bits of the inputs that it was, too */
+  uint64_t same;      /* of an output: bits of the inputs that it was, too */
 } Seen;
 
 typedef struct {
@@ -812,7 +812,7 @@ static void keep(Entry *e, Call *c, int nin, int nout) {
     for (int j = 0; j < nin; j++)
       if (c->source[j] != NULL && c->key[j] == c->key[nin + c->masked + k] &&
           same(&c->operand[j], &c->out[k]))
-        seen->same |= (uint32_t)1 << j;
+        seen->same |= (uint64_t)1 << j;
   }
 }
 

@@ -272,6 +272,23 @@ def test_ranks_beyond_the_key_are_served_by_python():
     check(f, a, a, fast=False)
 
 
+@pytest.mark.parametrize("operands", [33, 62, 63])
+def test_many_operands(operands):
+    """As many as a word has bits, of which two are of use to others."""
+    names = [f"v{k}" for k in range(operands - 2)]
+    inputs = [elemc.vector(name) for name in names]
+    total, first = inputs[0], inputs[-1] * inputs[0]
+    for one in inputs[1:]:
+        total = total + one * one
+    f = elemc.function(inputs, [total, first], name="f")
+    rows = np.random.default_rng(0).standard_normal((len(names), 9))
+    check(f, *rows, fast=operands < 63)
+    for _ in range(3):
+        out = rows[-1].copy()
+        f(*rows[:-1], out, out=(np.empty(9), out))
+        np.testing.assert_array_equal(out, rows[-1] * rows[0])
+
+
 def test_many_kinds_of_calls():
     f = affine(3)
     arrays = [sample("float64", (2, 3, 4)).transpose(p) for p in itertools.permutations(range(3))]
