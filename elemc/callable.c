@@ -1238,6 +1238,7 @@ typedef struct {
   PyObject_HEAD
   vectorcallfunc vectorcall;
   PyObject *known; /* dict: the kinds as bytes -> (function, values of the other arguments) */
+  PyObject *parameters; /* tuple: the names of the arguments that may be given by name */
   PyObject *latest; /* what is known for the kinds of the latest call, or NULL: */
   Py_ssize_t count;
   uint16_t kinds[OPERANDS];
@@ -1292,14 +1293,40 @@ static PyObject *lookup(Dispatcher *self, PyObject *const *args, Py_ssize_t narg
   return Py_XNewRef(self->latest);
 }
 
-/* Whether all keywords are those of every function, and none is an argument's name. */
-static int only_common(PyObject *names) {
-  Py_ssize_t count = names == NULL ? 0 : PyTuple_GET_SIZE(names);
-  for (Py_ssize_t k = 0; k < count; k++) {
+/* How many of the keywords are those of every function. */
+static Py_ssize_t common(PyObject *names) {
+  Py_ssize_t count = 0;
+  for (Py_ssize_t k = 0; names != NULL && k < PyTuple_GET_SIZE(names); k++) {
     PyObject *name = PyTuple_GET_ITEM(names, k);
-    if (!is(name, name_out) && !is(name, name_where) && !is(name, name_req)) return 0;
+    count += is(name, name_out) || is(name, name_where) || is(name, name_req);
   }
-  return 1;
+  return count;
+}
+
+/* Put arguments that are given by name behind the others, where their places are, and after them what
+ * the keywords of every function say, whose names go to *rest: a new reference, or NULL if there are
+ * none.  Returns how many arguments there are; -1, without an error, if Python has to look. */
+static Py_ssize_t in_order(Dispatcher *self, PyObject *const *args, Py_ssize_t nargs,
+                           PyObject *names, PyObject **all, PyObject **rest) {
+  Py_ssize_t count = PyTuple_GET_SIZE(names), left = common(names), end = nargs + count - left;
+  if (self->parameters == NULL || end > PyTuple_GET_SIZE(self->parameters) || end > OPERANDS)
+    return -1;
+  memcpy(all, args, (size_t)nargs * sizeof *all);
+  for (Py_ssize_t at = nargs; at < end; at++) {
+    Py_ssize_t k = 0;
+    while (k < count && !is(PyTuple_GET_ITEM(names, k), PyTuple_GET_ITEM(self->parameters, at))) k++;
+    if (k == count) return -1;
+    all[at] = args[nargs + k];
+  }
+  *rest = NULL;
+  if (left > 0 && (*rest = PyTuple_New(left)) == NULL) return -1;
+  for (Py_ssize_t k = 0, at = 0; at < left; k++) {
+    PyObject *name = PyTuple_GET_ITEM(names, k);
+    if (!is(name, name_out) && !is(name, name_where) && !is(name, name_req)) continue;
+    PyTuple_SET_ITEM(*rest, at, Py_NewRef(name));
+    all[end + at++] = args[nargs + k];
+  }
+  return end;
 }
 
 /* Call `found`, a function and the values of the arguments that this call leaves to defaults. */
@@ -1317,12 +1344,19 @@ static PyObject *forward(PyObject *found, PyObject *const *args, Py_ssize_t narg
 }
 
 static PyObject *dispatch(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names) {
-  Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
-  PyObject *found = only_common(names) ? lookup((Dispatcher *)self, args, nargs) : NULL;
+  Py_ssize_t nargs = PyVectorcall_NARGS(nargsf), given = nargs;
+  PyObject *all[OPERANDS + 3], *const *ordered = args, *rest = Py_XNewRef(names);
+  if (names != NULL && common(names) < PyTuple_GET_SIZE(names)) {
+    Py_CLEAR(rest);
+    given = in_order((Dispatcher *)self, args, nargs, names, all, &rest);
+    ordered = all;
+  }
+  PyObject *found = given < 0 ? NULL : lookup((Dispatcher *)self, ordered, given);
+  PyObject *answer = found == NULL ? NULL : forward(found, ordered, given, rest);
+  Py_XDECREF(rest);
   if (found != NULL) {
-    PyObject *result = forward(found, args, nargs, names);
     Py_DECREF(found);
-    return result;
+    return answer;
   }
   if (PyErr_Occurred()) return NULL;
   fenv_t modes; /* what is traced outlives the call, too */
@@ -1353,6 +1387,14 @@ static PyObject *remember(PyObject *self, PyObject *args) {
   return status < 0 ? NULL : Py_NewRef(Py_None);
 }
 
+PyDoc_STRVAR(accept_doc, "_accept(names): the arguments that may be given by name, in order.");
+
+static PyObject *accept(PyObject *self, PyObject *names) {
+  if (!PyTuple_CheckExact(names)) return PyErr_Format(PyExc_TypeError, "names are a tuple");
+  Py_XSETREF(((Dispatcher *)self)->parameters, Py_NewRef(names));
+  Py_RETURN_NONE;
+}
+
 static PyObject *new_dispatcher(PyTypeObject *type, PyObject *args, PyObject *names) {
   (void)args, (void)names;
   Dispatcher *self = (Dispatcher *)type->tp_alloc(type, 0);
@@ -1377,11 +1419,13 @@ static int clear_dispatcher(PyObject *self) {
 static void dealloc_dispatcher(PyObject *self) {
   PyObject_GC_UnTrack(self);
   Py_CLEAR(((Dispatcher *)self)->known);
+  Py_CLEAR(((Dispatcher *)self)->parameters); /* of strings, in no circle */
   Py_TYPE(self)->tp_free(self);
 }
 
 static PyMethodDef dispatcher_methods[] = {
     {"_remember", remember, METH_VARARGS, remember_doc},
+    {"_accept", accept, METH_O, accept_doc},
     {0},
 };
 

@@ -196,6 +196,10 @@ class _Teaching:
 class _TeachingKinds:
     """What the subclass adds to `TracedFunction`."""
 
+    def __init__(self: Any, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._accept(self._places())
+
     def _register(self: Any, args: tuple[Any, ...], function: Any, rest: tuple[Any, ...]) -> None:
         """Calls of these kinds of arguments are calls of `function(*args, *rest)`."""
         self._remember(args, function, rest)

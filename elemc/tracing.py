@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
+import itertools
 import sys
 import time
 import types
@@ -115,9 +116,19 @@ class TracedFunction:
             free = function.graph.inputs[len(arrays):]
             return function.inline([*(a for _, a in arrays), *map(Array, free)])
         result = function(*(a for _, a in arrays), out=out, where=where, req=req)
-        if not named and not any(n in self.static for n in [*bound.arguments][:len(args)]):
-            self._register(args, function, tuple(a for _, a in arrays[len(args):]))
+        first = [*bound.arguments][:len(args) + len(named)]
+        by_name = [n for n in first[len(args):] if n in self._places()]
+        if len(by_name) == len(named) and not any(n in self.static for n in first):
+            given = (*args, *(named[n] for n in by_name))
+            self._register(given, function, tuple(a for _, a in arrays[len(given):]))
         return result
+
+    def _places(self) -> tuple[str, ...]:
+        """The names of the first arguments, which have places; "" if one is given by that alone."""
+        placed = itertools.takewhile(
+            lambda p: p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD),
+            self._signature.parameters.values())
+        return tuple(p.name if p.kind is p.POSITIONAL_OR_KEYWORD else "" for p in placed)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A method, whose first argument has to be static."""

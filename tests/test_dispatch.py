@@ -148,3 +148,39 @@ def test_it_remains_an_object_of_python():
     del f, g
     gc.collect()
     assert lost() is None
+
+
+def test_arguments_by_name():
+    """In any order, where no place before theirs is left to its default."""
+    f = fresh()
+    x, y, k = (sample("float64", 5, seed) for seed in (1, 2, 3))
+    want = f(x=x, y=y, k=k)
+    assert_same_bits(want, x * y + k)
+    out = np.empty(5)
+    for args, named in [((), {"k": k, "y": y, "x": x}), ((x,), {"k": k, "y": y}),
+                        ((x, y), {"k": k}), ((x, y, k), {})]:
+        assert_same_bits(through_c(f, *args, **named), want)
+        f(*args, **named, out=out)
+        assert through_c(f, *args, out=out, req="write", **named) is out
+        assert_same_bits(out, want)
+    f(x, y=y)
+    assert_same_bits(through_c(f, x, y=y), x * y + 1)
+    for args, named in [((x,), {"x": x}), ((x,), {"k": k}), ((x, y), {"z": k}),
+                        ((x, y, k), {"k": k}), ((), {"y": y, "k": k})]:
+        with pytest.raises(ec.ElemcError, match="argument"):
+            f(*args, **named)
+
+
+def test_arguments_that_have_no_place():
+    x, y = sample("float64", 5, 1), sample("float64", 5, 2)
+    only, of_many = ec.compile(lambda x, *, y: x - y), ec.compile(lambda x, *more, y: x - y)
+    for f in (only, of_many):
+        for _ in range(2):
+            assert_same_bits(f(x, y=y), x - y)
+            with pytest.raises(ec.ElemcError, match="argument"):
+                f(x, y)
+    first = ec.compile(lambda x, /, y: x - y)
+    for _ in range(2):
+        assert_same_bits(first(x, y=y), x - y)
+        with pytest.raises(ec.ElemcError, match="positional only"):
+            first(x=x, y=y)
