@@ -37,6 +37,7 @@ enum {
   WORDS = OPERANDS + 2, /* of a key: the mask and the kind come on top */
   PLACES = 384,      /* extents, sizes, pointers, strides or buffers of one kernel */
   ENTRIES = 128,     /* of one function; the one not used for longest is dropped */
+  KINDS = 1024,      /* of calls that go to functions without Python */
   RELEASE = 10000,   /* nanoseconds of work from which on the GIL is released */
   SMALL = 8000,      /* nanoseconds of work for which one thread is enough, twice the runtime's GRAIN */
   WEIGHT = 16,       /* units of work in a nanosecond */
@@ -1232,27 +1233,29 @@ static PyTypeObject CallableType = {
 
 /* -- functions traced per kinds of arguments ---------------------------------------------------- */
 
-/* What `elemc.compile` makes: it keeps one function per dtypes and ranks of its arguments.  Calls
- * whose arguments are of kinds met before go to that function; all others are left to `_call`. */
+/* What `elemc.compile` makes: it keeps one function per dtypes and ranks of its arguments, and per
+ * value of those that are settings.  Calls whose arguments are of kinds met before go to that
+ * function; all others are left to `_call`. */
 typedef struct {
   PyObject_HEAD
   vectorcallfunc vectorcall;
-  PyObject *known; /* dict: the kinds as bytes -> (function, values of the other arguments) */
+  PyObject *known; /* dict: the kinds as bytes -> what to call (forward) */
   PyObject *parameters; /* tuple: the names of the arguments that may be given by name */
+  uint64_t statics; /* bits of the arguments that are settings, whatever they are */
   PyObject *latest; /* what is known for the kinds of the latest call, or NULL: */
   Py_ssize_t count;
-  uint16_t kinds[OPERANDS];
+  uint64_t kinds[OPERANDS];
 } Dispatcher;
 
 static PyTypeObject DispatcherType;
 
-/* Dtype, rank, and whether it is a Python number, whose dtype gives way; 0 if Python has to look. */
-static uint16_t kind_of(PyObject *value) {
+/* Dtype, rank, and whether it is a Python number, whose dtype gives way; 0 if it is no such thing. */
+static uint64_t kind_of(PyObject *value) {
   enum { NUMBER = 1 << 15 };
   if (PyArray_CheckExact(value)) {
     int type = PyArray_TYPE((PyArrayObject *)value);
     int known = (unsigned)type < NPY_OBJECT || type == NPY_HALF;
-    return known ? (uint16_t)((type + 1) << 8 | PyArray_NDIM((PyArrayObject *)value)) : 0;
+    return known ? (uint64_t)((type + 1) << 8 | PyArray_NDIM((PyArrayObject *)value)) : 0;
   }
   if (PyFloat_CheckExact(value)) return NUMBER | (NPY_DOUBLE + 1) << 8;
   if (PyLong_CheckExact(value)) {
@@ -1265,22 +1268,23 @@ static uint16_t kind_of(PyObject *value) {
   return 0;
 }
 
-/* The kinds of arguments; 0 if Python has to look at them. */
-static int kinds_of(PyObject *const *args, Py_ssize_t nargs, uint16_t *kinds) {
-  if (nargs > OPERANDS) return 0;
-  for (Py_ssize_t k = 0; k < nargs; k++)
-    if ((kinds[k] = kind_of(args[k])) == 0) return 0;
-  return 1;
+/* The kinds of arguments: of settings, and of what is nothing else, the addresses, which are larger. */
+static void kinds_of(PyObject *const *args, Py_ssize_t nargs, uint64_t statics, uint64_t *kinds) {
+  for (Py_ssize_t k = 0; k < nargs; k++) {
+    kinds[k] = statics >> k & 1 ? 0 : kind_of(args[k]);
+    if (kinds[k] == 0) kinds[k] = (uint64_t)(uintptr_t)args[k];
+  }
 }
 
-static PyObject *key_of(const uint16_t *kinds, Py_ssize_t count) {
+static PyObject *key_of(const uint64_t *kinds, Py_ssize_t count) {
   return PyBytes_FromStringAndSize((char *)kinds, count * (Py_ssize_t)sizeof *kinds);
 }
 
 /* What is known for arguments of these kinds, a new reference; NULL, without an error, if nothing. */
 static PyObject *lookup(Dispatcher *self, PyObject *const *args, Py_ssize_t nargs) {
-  uint16_t kinds[OPERANDS];
-  if (!kinds_of(args, nargs, kinds)) return NULL;
+  uint64_t kinds[OPERANDS];
+  if (nargs > OPERANDS) return NULL;
+  kinds_of(args, nargs, self->statics, kinds);
   size_t bytes = (size_t)nargs * sizeof *kinds;
   if (self->latest == NULL || self->count != nargs || memcmp(self->kinds, kinds, bytes) != 0) {
     PyObject *key = key_of(kinds, nargs);
@@ -1329,18 +1333,24 @@ static Py_ssize_t in_order(Dispatcher *self, PyObject *const *args, Py_ssize_t n
   return end;
 }
 
-/* Call `found`, a function and the values of the arguments that this call leaves to defaults. */
+/* Call `found`: a function, the values of the arrays that this call leaves to defaults, and the bits of
+ * the arguments that are settings, None if there are none. */
 static PyObject *forward(PyObject *found, PyObject *const *args, Py_ssize_t nargs,
                          PyObject *names) {
   PyObject *function = PyTuple_GET_ITEM(found, 0), *rest = PyTuple_GET_ITEM(found, 1);
+  PyObject *settings = PyTuple_GET_ITEM(found, 2);
   Py_ssize_t more = PyTuple_GET_SIZE(rest), at = 0;
-  if (more == 0) return PyObject_Vectorcall(function, args, (size_t)nargs, names);
+  if (more == 0 && settings == Py_None)
+    return PyObject_Vectorcall(function, args, (size_t)nargs, names);
   PyObject *all[2 * OPERANDS + 3];
-  for (Py_ssize_t k = 0; k < nargs; k++) all[at++] = args[k];
+  const uint64_t dropped = settings == Py_None ? 0 : PyLong_AsUnsignedLongLong(settings);
+  for (Py_ssize_t k = 0; k < nargs; k++)
+    if ((dropped >> k & 1) == 0) all[at++] = args[k];
   for (Py_ssize_t k = 0; k < more; k++) all[at++] = PyTuple_GET_ITEM(rest, k);
+  const Py_ssize_t count = at;
   for (Py_ssize_t k = 0; names != NULL && k < PyTuple_GET_SIZE(names); k++)
     all[at++] = args[nargs + k];
-  return PyObject_Vectorcall(function, all, (size_t)(nargs + more), names);
+  return PyObject_Vectorcall(function, all, (size_t)count, names);
 }
 
 static PyObject *dispatch(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names) {
@@ -1366,32 +1376,51 @@ static PyObject *dispatch(PyObject *self, PyObject *const *args, size_t nargsf, 
   return result;
 }
 
-PyDoc_STRVAR(remember_doc, "_remember(args, function, rest): calls like f(*args) are calls of\n"
-                           "function(*args, *rest).");
+PyDoc_STRVAR(remember_doc,
+             "_remember(args, settings, function, rest): calls like f(*args) are calls of\n"
+             "function(*arrays, *rest), where arrays are those of args that are no settings.\n"
+             "These, the bits of their places, are the same objects then.");
 
 static PyObject *remember(PyObject *self, PyObject *args) {
+  Dispatcher *to = (Dispatcher *)self;
   PyObject *given, *function, *rest;
-  uint16_t kinds[OPERANDS];
-  if (!PyArg_ParseTuple(args, "O!OO!", &PyTuple_Type, &given, &function, &PyTuple_Type, &rest))
+  unsigned long long settings;
+  uint64_t kinds[OPERANDS];
+  if (!PyArg_ParseTuple(args, "O!KOO!", &PyTuple_Type, &given, &settings, &function, &PyTuple_Type,
+                        &rest))
     return NULL;
   Py_ssize_t count = PyTuple_GET_SIZE(given);
-  if (PyTuple_GET_SIZE(rest) > OPERANDS || !kinds_of(PySequence_Fast_ITEMS(given), count, kinds))
-    return Py_NewRef(Py_None);
-  PyObject *key = key_of(kinds, count), *found = PyTuple_Pack(2, function, rest);
-  ((Dispatcher *)self)->latest = NULL; /* what it was may be replaced */
-  int status = key == NULL || found == NULL
-                   ? -1
-                   : PyDict_SetItem(((Dispatcher *)self)->known, key, found);
+  if (PyTuple_GET_SIZE(rest) > OPERANDS || count > OPERANDS) return Py_NewRef(Py_None);
+  for (Py_ssize_t k = 0; k < count; k++)
+    if ((settings >> k & 1) == 0 && kind_of(PyTuple_GET_ITEM(given, k)) == 0)
+      return Py_NewRef(Py_None);
+  kinds_of(PySequence_Fast_ITEMS(given), count, settings | to->statics, kinds);
+  to->latest = NULL; /* what it was may be replaced */
+  if (PyDict_Size(to->known) >= KINDS) PyDict_Clear(to->known); /* settings may be new in every call */
+  PyObject *key = key_of(kinds, count);
+  PyObject *bits = settings ? PyLong_FromUnsignedLongLong(settings) : Py_NewRef(Py_None);
+  PyObject *kept = PyTuple_New(count); /* settings, as long as their addresses count */
+  for (Py_ssize_t k = 0; kept != NULL && k < count; k++)
+    PyTuple_SET_ITEM(kept, k, Py_NewRef(settings >> k & 1 ? PyTuple_GET_ITEM(given, k) : Py_None));
+  PyObject *found =
+      bits == NULL || kept == NULL ? NULL : PyTuple_Pack(4, function, rest, bits, kept);
+  int status = key == NULL || found == NULL ? -1 : PyDict_SetItem(to->known, key, found);
   Py_XDECREF(key);
+  Py_XDECREF(bits);
+  Py_XDECREF(kept);
   Py_XDECREF(found);
   return status < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-PyDoc_STRVAR(accept_doc, "_accept(names): the arguments that may be given by name, in order.");
+PyDoc_STRVAR(accept_doc, "_accept(names, statics): the arguments that may be given by name, in order,\n"
+                         "and the bits of those that are settings.");
 
-static PyObject *accept(PyObject *self, PyObject *names) {
-  if (!PyTuple_CheckExact(names)) return PyErr_Format(PyExc_TypeError, "names are a tuple");
+static PyObject *accept(PyObject *self, PyObject *args) {
+  PyObject *names;
+  unsigned long long statics;
+  if (!PyArg_ParseTuple(args, "O!K", &PyTuple_Type, &names, &statics)) return NULL;
   Py_XSETREF(((Dispatcher *)self)->parameters, Py_NewRef(names));
+  ((Dispatcher *)self)->statics = statics;
   Py_RETURN_NONE;
 }
 
@@ -1425,7 +1454,7 @@ static void dealloc_dispatcher(PyObject *self) {
 
 static PyMethodDef dispatcher_methods[] = {
     {"_remember", remember, METH_VARARGS, remember_doc},
-    {"_accept", accept, METH_O, accept_doc},
+    {"_accept", accept, METH_VARARGS, accept_doc},
     {0},
 };
 

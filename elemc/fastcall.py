@@ -198,11 +198,14 @@ class _TeachingKinds:
 
     def __init__(self: Any, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
-        self._accept(self._places())
+        names = self._places()
+        placed = enumerate([*self._signature.parameters][:len(names)])
+        self._accept(names, sum(1 << k for k, name in placed if name in self.static))
 
-    def _register(self: Any, args: tuple[Any, ...], function: Any, rest: tuple[Any, ...]) -> None:
-        """Calls of these kinds of arguments are calls of `function(*args, *rest)`."""
-        self._remember(args, function, rest)
+    def _register(self: Any, args: tuple[Any, ...], settings: int, function: Any,
+                  rest: tuple[Any, ...]) -> None:
+        """Calls of these kinds of arguments are calls of `function`; see callable.c."""
+        self._remember(args, settings, function, rest)
 
 
 def fits(closed: Closed, compiled: Compiled) -> bool:

@@ -26,6 +26,7 @@ from .node import user_line
 
 # Settings, as functions are: static without being named so, for they are no arrays.
 SETTINGS = (type(None), str, bytes, np.dtype, enum.Enum, Accumulator)
+FIXED = (*SETTINGS, int, float, complex, np.generic, type)
 
 
 def compile(fn: Callable[..., Any] | None = None, *, static: str | Sequence[str] = (),
@@ -116,11 +117,14 @@ class TracedFunction:
             free = function.graph.inputs[len(arrays):]
             return function.inline([*(a for _, a in arrays), *map(Array, free)])
         result = function(*(a for _, a in arrays), out=out, where=where, req=req)
-        first = [*bound.arguments][:len(args) + len(named)]
-        by_name = [n for n in first[len(args):] if n in self._places()]
-        if len(by_name) == len(named) and not any(n in self.static for n in first):
+        first, places = [*bound.arguments][:len(args) + len(named)], self._places()
+        by_name, static = [n for n in first[len(args):] if n in places], self._static(bound)
+        settings = [k for k, n in enumerate(first) if n in static]
+        if len(by_name) == len(named) and all(
+                k < len(places) and _is_fixed(static[first[k]]) for k in settings):
             given = (*args, *(named[n] for n in by_name))
-            self._register(given, function, tuple(a for _, a in arrays[len(given):]))
+            rest = tuple(a for _, a in arrays[len(given) - len(settings):])
+            self._register(given, sum(1 << k for k in settings), function, rest)
         return result
 
     def _places(self) -> tuple[str, ...]:
@@ -136,8 +140,12 @@ class TracedFunction:
 
     _call = __call__  # what the call path in C leaves to Python
 
-    def _register(self, args: tuple[Any, ...], function: Function, rest: tuple[Any, ...]) -> None:
-        """Hear of a call that `function(*args, *rest)` serves; see `fastcall`."""
+    def _register(self, args: tuple[Any, ...], settings: int, function: Function,
+                  rest: tuple[Any, ...]) -> None:
+        """Hear of a call that `function(*args, *rest)` serves, without the settings among `args`.
+
+        These have the bits of `settings`; see `fastcall`.
+        """
 
     def traced(self, args: tuple[Any, ...], named: Mapping[str, Any]
                ) -> tuple[Function, list[Any]]:
@@ -311,6 +319,12 @@ def _array(function: str, name: str, value: Any) -> Any:
         raise DtypeError(f"{function}: argument {name}: elemc has no dtype {array.dtype}; convert "
                          f"it to {'float64' if array.dtype.char == 'g' else 'complex128'}")
     return array
+
+
+def _is_fixed(value: Any) -> bool:
+    """Whether a setting remains the value that it is, as long as it is the same object."""
+    return type(value).__hash__ is object.__hash__ or isinstance(value, FIXED) or (
+        type(value) is tuple and all(map(_is_fixed, value)))
 
 
 def _symbolic(arrays: Iterable[tuple[str, Any]]) -> bool:

@@ -184,3 +184,70 @@ def test_arguments_that_have_no_place():
         assert_same_bits(first(x, y=y), x - y)
         with pytest.raises(ec.ElemcError, match="positional only"):
             first(x=x, y=y)
+
+
+def test_settings():
+    """Static arguments, and what is one without being named so, as long as they are the same."""
+    @ec.compile(static=("axis", "scale"))
+    def total(x, axis=0, scale=1, w=None, how="sum"):
+        made = x if w is None else x * w
+        return getattr(np, how)(made, axis=axis) * scale
+
+    x, w = sample("float64", (3, 4), 1), sample("float64", (3, 4), 2)
+    for _ in range(2):
+        for axis in (0, 1):
+            total(x, axis), total(x, axis=axis), total(x, axis, 2.5, w, "max")
+            total(x, axis, scale=2.5, w=None), total(x, how="max", w=w, axis=axis, scale=2.5)
+    for axis in (0, 1):
+        best = np.max(x * w, axis) * 2.5
+        assert_same_bits(through_c(total, x, axis), total(x, axis=axis))
+        np.testing.assert_allclose(through_c(total, x, axis=axis), x.sum(axis))
+        np.testing.assert_array_equal(through_c(total, x, axis, 2.5, w, "max"), best)
+        np.testing.assert_array_equal(
+            through_c(total, x, how="max", w=w, axis=axis, scale=2.5), best)
+        np.testing.assert_allclose(
+            through_c(total, x, axis, scale=2.5, w=None), x.sum(axis) * 2.5)
+    assert_same_bits(total(x, True), total(x, 1))  # another object
+    with pytest.raises(ec.ElemcError):
+        total(x, 2)
+
+
+def test_methods():
+    class Line:
+        def __init__(self, slope):
+            self.slope = slope
+
+        @ec.compile(static="self")
+        def at(self, x, shift=0.0):
+            return self.slope * x + shift
+
+    class Mutable(Line):
+        def __hash__(self):
+            return hash(self.slope)
+
+        def __eq__(self, other):
+            return self.slope == other.slope
+
+    x = sample("float64", 5)
+    two, three, own = Line(2), Line(3), Mutable(4)
+    for _ in range(2):
+        for line in (two, three, own):
+            np.testing.assert_array_equal(line.at(x), line.slope * x)
+            np.testing.assert_array_equal(line.at(x, shift=x), line.slope * x + x)
+    own.slope = 5  # which is another value: nothing is taken for granted
+    np.testing.assert_array_equal(own.at(x), 5 * x)
+    np.testing.assert_array_equal(through_c(Line.at, three, x), 3 * x)
+
+
+def test_settings_before_any_number_of_arrays():
+    @ec.compile(static=("first", "last"))
+    def f(first, *xs, last=0):
+        return sum(xs) * first + last
+
+    x, y = sample("float64", 5, 1), sample("float64", 5, 2)
+    for _ in range(2):
+        for first in (2, 3):
+            np.testing.assert_allclose(f(first, x, y), (x + y) * first)
+            np.testing.assert_allclose(f(first, x), x * first)
+            np.testing.assert_allclose(f(first, x, y, last=7), (x + y) * first + 7)
+            np.testing.assert_allclose(f(first, y, last=7), y * first + 7)
