@@ -323,8 +323,9 @@ def _array(function: str, name: str, value: Any) -> Any:
 
 def _is_fixed(value: Any) -> bool:
     """Whether a setting remains the value that it is, as long as it is the same object."""
-    return type(value).__hash__ is object.__hash__ or isinstance(value, FIXED) or (
-        type(value) is tuple and all(map(_is_fixed, value)))
+    kind: Any = type(value)  # whose hash, if it is object's, is that of the object itself
+    return kind.__hash__ is object.__hash__ or isinstance(value, FIXED) or (
+        kind is tuple and all(map(_is_fixed, value)))
 
 
 def _symbolic(arrays: Iterable[tuple[str, Any]]) -> bool:
