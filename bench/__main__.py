@@ -161,6 +161,24 @@ def survey(options: argparse.Namespace) -> int:
     return 0
 
 
+def programs(options: argparse.Namespace) -> int:
+    """Print programs by how many times as long the best peer takes, the worst first."""
+    from . import report
+    from .programs import PEERS, summary, times
+
+    peers = chosen(options.contestants, list(PEERS), list(PEERS))
+    document: dict[str, Any] = {"machine": report.machine(options.threads)}
+    wrong = False
+    for dtype in options.dtype:
+        for size in options.sizes:
+            rows = list(times(size, dtype, options.rounds, peers))
+            print(f"{dtype}, {size:,} elements", *summary(rows, peers), "", sep="\n")
+            document[f"{dtype} {size}"] = {row.name: row.samples for row in rows}
+            wrong |= any(row.wrong for row in rows)
+    write(document, options.json)
+    return int(wrong)
+
+
 def sweep(options: argparse.Namespace) -> int:
     """Run random cases; 1 if an answer of elemc's was wrong."""
     from . import report
@@ -244,7 +262,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.sweep:
         return sweep(options)
     what = {"overhead": overhead, "first": first, "functions": functions, "survey": survey,
-            "layouts": layouts, "cliffs": cliffs}
+            "layouts": layouts, "cliffs": cliffs, "programs": programs}
     return what.get(options.what, compare)(options)
 
 

@@ -23,19 +23,21 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("what", nargs="?", default="workloads",
                         choices=["workloads", "overhead", "first", "functions", "survey",
-                                 "layouts", "cliffs"],
+                                 "layouts", "cliffs", "programs"],
                         help="workloads (default), the cost of calls and of starting, first "
                         "calls beside others', the functions of the math library, "
                         "expressions against other packages, random ones of all dtypes and "
-                        "strides against NumPy and copies, or functions of tables of many shapes, "
-                        "each against its own median")
+                        "strides against NumPy and copies, functions of tables of many shapes, "
+                        "each against its own median, or programs of several lines and gradients "
+                        "against NumPy and JAX")
     every = parser.add_argument_group("of every command")
     every.add_argument("--rounds", type=int, default=15, help="default: %(default)s")
     every.add_argument("--threads", type=int, default=1, help="default: %(default)s")
     every.add_argument("--json", metavar="FILE", help="write all samples")
     some = parser.add_argument_group(
         "of workloads", "And --contestants and --workloads of first, --dtype of functions, "
-        "--contestants (numpy, numba, jax; default numpy), --dtype and --sizes of survey, the "
+        "--contestants (numpy, numba, jax; default numpy), --dtype and --sizes of survey, and, "
+        "without numba, of programs, the "
         "largest of --sizes of the sweep, the first of --dtype and --sizes of cliffs.")
     some.add_argument("--workloads", metavar="A,B", help="default: all, see --list")
     some.add_argument("--contestants", metavar="A,B",

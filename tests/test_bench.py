@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bench import cliffs, contestants, layouts, measure, survey, verdict
+from bench import cliffs, contestants, layouts, measure, programs, survey, verdict
 from bench.sweep import cases, run
 from bench.workloads import WORKLOADS
 from elemc.toolchain import find_toolchain
@@ -84,3 +84,14 @@ def test_verdict():
     assert judged.ratio.median == 1.5 and judged.over_limit.median == 2.5
     slower = dataclasses.replace(cell, samples={**cell.samples, "numba": [0.9] * 5})
     assert not verdict.verdict(slower, 1).holds
+
+
+def test_programs():
+    """Every program's answer is NumPy's, and timed; gradients, which it has not, are left out."""
+    rows = list(programs.times(2000, "float32", 1, ["numpy"]))
+    listed = [one for one in programs.PROGRAMS.values() if not one.wrt]
+    assert [row.name for row in rows] == [one.name for one in listed]
+    for row in rows:
+        assert not row.wrong, row
+        assert row.best() == "numpy" and row.ratio("numpy").median > 0
+    assert len(programs.summary(rows, ["numpy"])) == len(rows) + 1
