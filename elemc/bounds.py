@@ -120,14 +120,18 @@ class _Marks:
                                           self.sizes[extent])
 
     def of_planes(self) -> None:
-        """One plane of interleaved ones: its elements are as far apart as there are planes."""
+        """One plane of interleaved ones: its elements are as far apart as there are planes.
+
+        Of those that are as far apart as the longest vectors, single ones are taken sooner.
+        """
         for number, access in self.accesses:
             operand = self.spec.operands[number]
             layout, perm = operand.layout, operand.layout.perm[::-1]
             count = next((k for k, dim in enumerate(perm) if access[dim].axes), 0)
             planes = [operand.extents[dim] for dim in perm[:count]]
             step = math.prod(self.sizes[e] for e in planes)
-            if layout.unit and all(layout.packed[::-1][:count]) and step > 1 and step in STEPS:
+            near = step > 1 and step in STEPS and step * operand.dtype.itemsize < LANE_BYTES
+            if near and layout.unit and all(layout.packed[::-1][:count]):
                 self.found |= {e: (self.sizes[e], self.sizes[e]) for e in planes}
 
     def of_row(self, operand: int, access: Access) -> None:
