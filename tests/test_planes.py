@@ -59,3 +59,12 @@ def test_kernels_are_shared():
         x = np.arange(200.0 * planes).reshape(200, planes)
         np.testing.assert_array_equal(f(x), x[:, 0] * 2.5)
     assert len(f.specializations) == 1
+
+
+@pytest.mark.parametrize("step, told", [(4, True), (16, False)])
+def test_as_far_apart_as_vectors(step, told):
+    """Of planes that are closer vectors take what they need; of others, elements are taken."""
+    x = np.random.default_rng(0).standard_normal((600, step)).astype("f4")
+    f = ec.compile(lambda x: x[:, 0] * x[:, 1])
+    assert (f"x_s0 = {4 * step}" in f.dump(x)) is told
+    np.testing.assert_array_equal(f(x), x[:, 0] * x[:, 1])
