@@ -1240,7 +1240,7 @@ typedef struct {
   PyObject_HEAD
   vectorcallfunc vectorcall;
   PyObject *known; /* dict: the kinds as bytes -> what to call (forward) */
-  PyObject *parameters; /* tuple: the names of the arguments that may be given by name */
+  PyObject *parameters; /* tuple: the names of arguments; None of those that may not be given by it */
   uint64_t statics; /* bits of the arguments that are settings, whatever they are */
   PyObject *latest; /* what is known for the kinds of the latest call, or NULL: */
   Py_ssize_t count;
@@ -1317,8 +1317,9 @@ static Py_ssize_t in_order(Dispatcher *self, PyObject *const *args, Py_ssize_t n
     return -1;
   memcpy(all, args, (size_t)nargs * sizeof *all);
   for (Py_ssize_t at = nargs; at < end; at++) {
-    Py_ssize_t k = 0;
-    while (k < count && !is(PyTuple_GET_ITEM(names, k), PyTuple_GET_ITEM(self->parameters, at))) k++;
+    PyObject *name = PyTuple_GET_ITEM(self->parameters, at);
+    Py_ssize_t k = name == Py_None ? count : 0;
+    while (k < count && !is(PyTuple_GET_ITEM(names, k), name)) k++;
     if (k == count) return -1;
     all[at] = args[nargs + k];
   }
@@ -1391,10 +1392,11 @@ static PyObject *remember(PyObject *self, PyObject *args) {
     return NULL;
   Py_ssize_t count = PyTuple_GET_SIZE(given);
   if (PyTuple_GET_SIZE(rest) > OPERANDS || count > OPERANDS) return Py_NewRef(Py_None);
-  for (Py_ssize_t k = 0; k < count; k++)
-    if ((settings >> k & 1) == 0 && kind_of(PyTuple_GET_ITEM(given, k)) == 0)
+  for (Py_ssize_t k = 0; k < count; k++) /* what has an address for its kind is kept below */
+    if ((settings >> k & 1) == 0 &&
+        (to->statics >> k & 1 || kind_of(PyTuple_GET_ITEM(given, k)) == 0))
       return Py_NewRef(Py_None);
-  kinds_of(PySequence_Fast_ITEMS(given), count, settings | to->statics, kinds);
+  kinds_of(PySequence_Fast_ITEMS(given), count, settings, kinds);
   to->latest = NULL; /* what it was may be replaced */
   if (PyDict_Size(to->known) >= KINDS) PyDict_Clear(to->known); /* settings may be new in every call */
   PyObject *key = key_of(kinds, count);
@@ -1412,8 +1414,8 @@ static PyObject *remember(PyObject *self, PyObject *args) {
   return status < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-PyDoc_STRVAR(accept_doc, "_accept(names, statics): the arguments that may be given by name, in order,\n"
-                         "and the bits of those that are settings.");
+PyDoc_STRVAR(accept_doc, "_accept(names, statics): the names of the arguments that have places, None of\n"
+                         "those that may not be given by it, and the bits of those that are settings.");
 
 static PyObject *accept(PyObject *self, PyObject *args) {
   PyObject *names;

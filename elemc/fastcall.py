@@ -198,9 +198,11 @@ class _TeachingKinds:
 
     def __init__(self: Any, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
-        names = self._places()
-        placed = enumerate([*self._signature.parameters][:len(names)])
-        self._accept(names, sum(1 << k for k, name in placed if name in self.static))
+        kinds = self._signature.parameters
+        names = tuple(name if kinds[name].kind is kinds[name].POSITIONAL_OR_KEYWORD else None
+                      for name in self._places)
+        statics = sum(1 << k for k, name in enumerate(self._places) if name in self.static)
+        self._accept(names, statics)
 
     def _register(self: Any, args: tuple[Any, ...], settings: int, function: Any,
                   rest: tuple[Any, ...]) -> None:

@@ -190,25 +190,25 @@ def _power(node: Apply) -> Node | None:
         case -4 if real:
             return op("square", op("reciprocal", square))
         case 1.5 if real:
-            return _root(a, op("multiply", a, op("sqrt", a)), np.inf)
+            return _but(a, -np.inf, np.inf, op("multiply", a, op("sqrt", a)))
         case -1.5 if real:
             inverse = op("reciprocal", a)
-            return _root(inverse, op("multiply", inverse, op("sqrt", inverse)), np.inf)
+            return _but(a, 0, np.inf, op("multiply", inverse, op("sqrt", inverse)))
         case 2.5 if real:
-            return _root(a, op("multiply", square, op("sqrt", op("add", a, zero))), np.inf)
+            return _but(a, -np.inf, np.inf, op("multiply", square, op("sqrt", op("add", a, zero))))
         case -0.5 if real:
-            return _root(a, op("reciprocal", op("sqrt", op("add", a, zero))), 0)
+            return _but(a, -np.inf, 0, op("reciprocal", op("sqrt", op("add", a, zero))))
         case -2.5 if real:
             inverse = op("reciprocal", op("sqrt", op("add", a, zero)))
-            return _root(a, op("multiply", op("reciprocal", square), inverse), 0)
+            return _but(a, -np.inf, 0, op("multiply", op("reciprocal", square), inverse))
     return None
 
 
-def _root(x: Node, power: Node, limit: float) -> Node:
-    """A power by roots, but of -infinity, of which there are none."""
-    lowest, far = (const(np.asarray(v, x.dtype)[()]) for v in (-np.inf, limit))
-    is_lowest = make(Apply, OPS["equal"], (x, lowest), np.dtype(bool))
-    return make(Apply, OPS["where"], (is_lowest, far, power), power.dtype)
+def _but(x: Node, where: float, value: float, power: Node) -> Node:
+    """A power by roots, but for the x of which there are none, or one of the other sign."""
+    special, there = (const(np.asarray(v, x.dtype)[()]) for v in (where, value))
+    is_special = make(Apply, OPS["equal"], (x, special), np.dtype(bool))
+    return make(Apply, OPS["where"], (is_special, there, power), power.dtype)
 
 
 def _small_power(z: Node, n: int) -> Node:

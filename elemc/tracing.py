@@ -26,7 +26,8 @@ from .node import user_line
 
 # Settings, as functions are: static without being named so, for they are no arrays.
 SETTINGS = (type(None), str, bytes, np.dtype, enum.Enum, Accumulator)
-FIXED = (*SETTINGS, int, float, complex, np.generic, type)
+FIXED = {type(None), bool, int, float, complex, str, bytes, type}
+PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def compile(fn: Callable[..., Any] | None = None, *, static: str | Sequence[str] = (),
@@ -106,6 +107,8 @@ class TracedFunction:
             raise ArgumentError(f"{name} has no argument {', '.join(unknown)} to be static")
         self._traced = traced or {}
         self.__signature__ = signature
+        self._places = [*itertools.takewhile(  # the names of the arguments that have places
+            lambda n: signature.parameters[n].kind in PLACED, signature.parameters)]
 
     def __call__(self, *args: Any, out: Any = None, where: Any = True, req: Any = None,
                  **named: Any) -> Any:
@@ -117,22 +120,23 @@ class TracedFunction:
             free = function.graph.inputs[len(arrays):]
             return function.inline([*(a for _, a in arrays), *map(Array, free)])
         result = function(*(a for _, a in arrays), out=out, where=where, req=req)
-        first, places = [*bound.arguments][:len(args) + len(named)], self._places()
-        by_name, static = [n for n in first[len(args):] if n in places], self._static(bound)
-        settings = [k for k, n in enumerate(first) if n in static]
-        if len(by_name) == len(named) and all(
-                k < len(places) and _is_fixed(static[first[k]]) for k in settings):
-            given = (*args, *(named[n] for n in by_name))
-            rest = tuple(a for _, a in arrays[len(given) - len(settings):])
-            self._register(given, sum(1 << k for k in settings), function, rest)
+        self._learn(args, named, bound, function, [a for _, a in arrays])
         return result
 
-    def _places(self) -> tuple[str, ...]:
-        """The names of the first arguments, which have places; "" if one is given by that alone."""
-        placed = itertools.takewhile(
-            lambda p: p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD),
-            self._signature.parameters.values())
-        return tuple(p.name if p.kind is p.POSITIONAL_OR_KEYWORD else "" for p in placed)
+    def _learn(self, args: tuple[Any, ...], named: Mapping[str, Any], bound: inspect.BoundArguments,
+               function: Function, arrays: Sequence[Any]) -> None:
+        """Register a call whose arguments take the first places, one after the other."""
+        static, kinds = self._static(bound), self._signature.parameters
+        by_name = self._places[len(args):len(args) + len(named)]
+        if {*by_name} != {*named} or any(
+                n in static and kinds[n].kind is inspect.Parameter.VAR_POSITIONAL for n in kinds):
+            return
+        given = (*args, *(named[n] for n in by_name))
+        settings = [k for k, (n, _) in enumerate(zip(self._places, given, strict=False))
+                    if n in static]
+        if all(_is_fixed(given[k]) for k in settings):
+            rest = tuple(arrays[len(given) - len(settings):])
+            self._register(given, sum(1 << k for k in settings), function, rest)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A method, whose first argument has to be static."""
@@ -245,6 +249,7 @@ class TracedFunction:
         inputs = [new_input(n, *_kind(a)) for n, a in arrays]
         rest, static = iter(inputs), self._static(bound)
         args = inspect.BoundArguments(self._signature, dict(bound.arguments))
+        args.apply_defaults()
         for name, value in bound.arguments.items():
             if name in static:
                 continue
@@ -324,7 +329,8 @@ def _array(function: str, name: str, value: Any) -> Any:
 def _is_fixed(value: Any) -> bool:
     """Whether a setting remains the value that it is, as long as it is the same object."""
     kind: Any = type(value)  # whose hash, if it is object's, is that of the object itself
-    return kind.__hash__ is object.__hash__ or isinstance(value, FIXED) or (
+    return kind.__hash__ is object.__hash__ or kind in FIXED or isinstance(
+        value, (np.generic, np.dtype, enum.Enum)) or (
         kind is tuple and all(map(_is_fixed, value)))
 
 

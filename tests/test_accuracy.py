@@ -270,7 +270,8 @@ def test_powers_that_are_products(n, dtype):
     low, high = math.log(info.smallest_subnormal), math.log(info.max)
     x = np.concatenate([
         rng.uniform(-3, 3, 3000), np.exp(rng.uniform(low, high, 3000)), specials(np.dtype(dtype)),
-        [info.tiny / 4, info.max, -info.max]]).astype(dtype)
+        [info.tiny / 4, info.max]]).astype(dtype)
+    x = np.concatenate([x, -x])
     f = ec.compile(lambda x: x**n)
     assert "pow(" not in f.dump(x)
     got, want = f(x), quiet(lambda: np.power(x.astype(wide), wide(n)))

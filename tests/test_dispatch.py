@@ -251,3 +251,36 @@ def test_settings_before_any_number_of_arrays():
             np.testing.assert_allclose(f(first, x), x * first)
             np.testing.assert_allclose(f(first, x, y, last=7), (x + y) * first + 7)
             np.testing.assert_allclose(f(first, y, last=7), y * first + 7)
+
+
+FORMS = [
+    lambda x, n=None, c=3.0: x + c if n is None else x - c * n,
+    lambda x, low=None, high=None: (x if low is None else np.maximum(x, low)) if high is None
+    else np.minimum(x, high),
+    lambda x, b=2.0, c=3.0: x * b + c,
+    lambda x, mode="a", c=3.0: x + c if isinstance(mode, str) else x - c * mode,
+    lambda x, y=2.0, *, z=1.0: x * y + z,
+    lambda x, b=2.0, **more: x * b + sum(more.values()),
+    lambda x, y=None, z=2.5, *rest: x * z + sum(rest),
+    lambda x, y=3.0, /, z=1.0: x * y - z,
+]
+
+
+@pytest.mark.parametrize("form", range(len(FORMS)))
+def test_arguments_that_leave_out_others(form):
+    """A call is remembered by the places of what is given, whatever else has a default."""
+    plain, compiled = FORMS[form], ec.compile(FORMS[form])
+    names = [*inspect.signature(plain).parameters][1:3]
+    x, rng = sample("float64", 5), np.random.default_rng(form)
+    calls = [((x,), {}), ((x, 1.5), {}), ((x, 1.5, 0.5), {}), ((x,), {"": 1.0})]
+    calls += [((x,), {n: v for n, v in zip(some, (1.25, 0.75), strict=False)})
+              for some in (names, names[::-1], names[:1], names[1:])]
+    for k in rng.permutation(4 * len(calls)) % len(calls):
+        args, named = calls[k]
+        try:
+            want = plain(*args, **named)
+        except TypeError:
+            with pytest.raises(ec.ElemcError):
+                compiled(*args, **named)
+        else:
+            np.testing.assert_array_equal(compiled(*args, **named), want)
