@@ -249,12 +249,13 @@ class TracedFunction:
         inputs = [new_input(n, *_kind(a)) for n, a in arrays]
         rest, static = iter(inputs), self._static(bound)
         args = inspect.BoundArguments(self._signature, dict(bound.arguments))
-        args.apply_defaults()
         for name, value in bound.arguments.items():
             if name in static:
                 continue
             kind = self._signature.parameters[name].kind
-            if kind is inspect.Parameter.VAR_POSITIONAL:
+            if kind is inspect.Parameter.VAR_POSITIONAL and not value:
+                del args.arguments[name]  # what comes before may have been left out
+            elif kind is inspect.Parameter.VAR_POSITIONAL:
                 args.arguments[name] = tuple(next(rest) for _ in value)
             elif kind is inspect.Parameter.VAR_KEYWORD:
                 args.arguments[name] = {k: next(rest) for k in value}
