@@ -93,10 +93,12 @@ def as_tuple(result: Any) -> tuple[np.ndarray, ...]:
     return tuple(np.asarray(part) for part in parts)
 
 
-def fault(result: Any, reference: tuple[np.ndarray, ...], scale: float | None = None) -> str:
+def fault(result: Any, reference: tuple[np.ndarray, ...], scale: float | None = None,
+          slack: float = 1) -> str:
     """What is wrong with an answer; empty if nothing is.
 
-    Errors are relative to the largest value of each output, or to `scale`.
+    Errors are relative to the largest value of each output, or to `scale`; `slack` times as large
+    ones are allowed, but integers are to be the same.
     """
     answer = as_tuple(result)
     if len(answer) != len(reference):
@@ -106,7 +108,7 @@ def fault(result: Any, reference: tuple[np.ndarray, ...], scale: float | None = 
             return f"{got.dtype}{got.shape} instead of {want.dtype}{want.shape}"
         largest = scale or np.max(np.abs(want), initial=1e-300)
         error = float(np.max(np.abs(got - want), initial=0) / largest)
-        if not error <= TOLERANCE[want.dtype.name]:
+        if not error <= slack * TOLERANCE.get(want.dtype.name, 0):
             return f"relative error {error:.1e}"
     return ""
 

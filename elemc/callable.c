@@ -1297,22 +1297,25 @@ static PyObject *lookup(Dispatcher *self, PyObject *const *args, Py_ssize_t narg
   return Py_XNewRef(self->latest);
 }
 
+/* Whether a keyword is one of every function. */
+static int is_common(PyObject *name) {
+  return is(name, name_out) || is(name, name_where) || is(name, name_req);
+}
+
 /* How many of the keywords are those of every function. */
 static Py_ssize_t common(PyObject *names) {
   Py_ssize_t count = 0;
-  for (Py_ssize_t k = 0; names != NULL && k < PyTuple_GET_SIZE(names); k++) {
-    PyObject *name = PyTuple_GET_ITEM(names, k);
-    count += is(name, name_out) || is(name, name_where) || is(name, name_req);
-  }
+  for (Py_ssize_t k = 0; names != NULL && k < PyTuple_GET_SIZE(names); k++)
+    count += is_common(PyTuple_GET_ITEM(names, k));
   return count;
 }
 
 /* Put arguments that are given by name behind the others, where their places are, and after them what
- * the keywords of every function say, whose names go to *rest: a new reference, or NULL if there are
- * none.  Returns how many arguments there are; -1, without an error, if Python has to look. */
+ * the `left` keywords of every function say, whose names go to *rest: a new reference, or NULL if there
+ * are none.  Returns how many arguments there are; -1 if Python has to look, or after an error. */
 static Py_ssize_t in_order(Dispatcher *self, PyObject *const *args, Py_ssize_t nargs,
-                           PyObject *names, PyObject **all, PyObject **rest) {
-  Py_ssize_t count = PyTuple_GET_SIZE(names), left = common(names), end = nargs + count - left;
+                           PyObject *names, Py_ssize_t left, PyObject **all, PyObject **rest) {
+  Py_ssize_t count = PyTuple_GET_SIZE(names), end = nargs + count - left;
   if (self->parameters == NULL || end > PyTuple_GET_SIZE(self->parameters) || end > OPERANDS)
     return -1;
   memcpy(all, args, (size_t)nargs * sizeof *all);
@@ -1327,7 +1330,7 @@ static Py_ssize_t in_order(Dispatcher *self, PyObject *const *args, Py_ssize_t n
   if (left > 0 && (*rest = PyTuple_New(left)) == NULL) return -1;
   for (Py_ssize_t k = 0, at = 0; at < left; k++) {
     PyObject *name = PyTuple_GET_ITEM(names, k);
-    if (!is(name, name_out) && !is(name, name_where) && !is(name, name_req)) continue;
+    if (!is_common(name)) continue;
     PyTuple_SET_ITEM(*rest, at, Py_NewRef(name));
     all[end + at++] = args[nargs + k];
   }
@@ -1355,11 +1358,11 @@ static PyObject *forward(PyObject *found, PyObject *const *args, Py_ssize_t narg
 }
 
 static PyObject *dispatch(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names) {
-  Py_ssize_t nargs = PyVectorcall_NARGS(nargsf), given = nargs;
+  Py_ssize_t nargs = PyVectorcall_NARGS(nargsf), given = nargs, left = common(names);
   PyObject *all[OPERANDS + 3], *const *ordered = args, *rest = Py_XNewRef(names);
-  if (names != NULL && common(names) < PyTuple_GET_SIZE(names)) {
+  if (names != NULL && left < PyTuple_GET_SIZE(names)) {
     Py_CLEAR(rest);
-    given = in_order((Dispatcher *)self, args, nargs, names, all, &rest);
+    given = in_order((Dispatcher *)self, args, nargs, names, left, all, &rest);
     ordered = all;
   }
   PyObject *found = given < 0 ? NULL : lookup((Dispatcher *)self, ordered, given);

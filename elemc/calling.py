@@ -110,7 +110,8 @@ class _Cut:
             last = {value: (call, k) for call in calls for k, value in enumerate(args[call][:2])}
             taken = {value: self.block(call, _names(call)[k]) for value, (call, k) in last.items()
                      if self.axis in value.axes and not self.lies(value)}
-            made = {to: last[value][0].args[last[value][1]] for value, to in taken.items()}
+            made = {taken[value]: call.args[k] for value, (call, k) in last.items()
+                    if value in taken}
             copies: dict[Value, Element] = self.compute(calls, made) if made else {}
             kept = {*copies.values()}
             for call in calls:

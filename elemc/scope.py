@@ -227,7 +227,7 @@ class Scope:
                 found.update((a, None) for a in value.args if fixed[a])
         found.update((v, None) for v in wanted if fixed[v])
         return [v for v in found if not _trivial(v) and (
-            self.find(v) is None or isinstance(self.find(v), Element))]
+            (place := self.find(v)) is None or isinstance(place, Element))]
 
 
 def _chosen(values: Iterable[Value]) -> set[Value]:
