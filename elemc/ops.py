@@ -116,6 +116,10 @@ def inverse_of(y: Any) -> tuple[np.floating, np.floating]:
     return high, y.dtype.type(float(exact - Fraction(float(high))))
 
 
+# The same as x ** y of a whole number y, 1 or more in size, which is a constant.
+WHOLE_POWER = replace(OPS["power"], name="whole_power", kinds="f", cost=12, raises=None,
+                      c={"f": "whole_power_{S}({0}, {1})"})
+
 # The square root of something that is 0 where its own gradient is.
 ROOT = replace(OPS["sqrt"], name="root")
 
@@ -140,7 +144,7 @@ UNROUNDED = {
 
 INTERNAL.update((op.name, op) for op in (
     INTEGRAL, PLACE, STOP, BELOW, SECH, NEAR, BEFORE, QUOTIENT, PER, HIGH, LOW, RATIO, DIVIDE_BY,
-    OVER, ROOT, SHORTCUT, CHOICE, *TIED.values()))
+    OVER, WHOLE_POWER, ROOT, SHORTCUT, CHOICE, *TIED.values()))
 
 
 def cast_code(src: np.dtype, dst: np.dtype, many: bool = True) -> CCode:

@@ -26,7 +26,7 @@ from .graph import (
     make,
 )
 from .graph_gradients import Result
-from .ops import OPS, TIED
+from .ops import OPS, TIED, WHOLE_POWER
 
 
 def simplify(graph: Graph) -> Graph:
@@ -153,13 +153,14 @@ def _power(node: Apply) -> Node | None:
 
     Powers are no further from the truth than `pow` is allowed to be: of 5, 6, -3 and -4 by 3.6
     units in the last place, as errors of factors count less where the ULP of the product is wide.
+    Of more factors, doubles have products with what they lack, floats products of doubles.
     Nothing in between leaves the range of numbers where the power does not.
     """
     (a, b), dtype = node.args, node.dtype
     if not isinstance(b, Const) or dtype is None or dtype.kind == "b":
         return None
     if dtype == np.complex64 and b.value in (*range(-6, -1), *range(3, 7)):
-        return _small_power(a, int(b.value.real))
+        return _product(a, int(b.value.real), np.dtype(np.complex128))
 
     def op(name: str, *args: Node) -> Node:
         return make(Apply, OPS[name], args, dtype)
@@ -201,6 +202,15 @@ def _power(node: Apply) -> Node | None:
         case -2.5 if real:
             inverse = op("reciprocal", op("sqrt", op("add", a, zero)))
             return _but(a, -np.inf, 0, op("multiply", op("reciprocal", square), inverse))
+        case 0.25 if real:
+            return _but(a, -np.inf, np.inf, op("sqrt", op("sqrt", op("add", a, zero))))
+        case -0.25 if real:
+            return _but(a, -np.inf, 0, op("reciprocal", op("sqrt", op("sqrt", op("add", a, zero)))))
+        case int() as n if 2 < n < 64:
+            return _product(a, n, dtype)
+        case float() as n if 2 <= abs(n) < 64 and n.is_integer():
+            return make(Apply, WHOLE_POWER, (a, b), dtype) if dtype == np.float64 else _product(
+                a, int(n), np.dtype(np.float64))
     return None
 
 
@@ -211,19 +221,20 @@ def _but(x: Node, where: float, value: float, power: Node) -> Node:
     return make(Apply, OPS["where"], (is_special, there, power), power.dtype)
 
 
-def _small_power(z: Node, n: int) -> Node:
-    """z**n of complex floats as products of doubles, none of which overflows."""
+def _product(x: Node, n: int, wide: np.dtype) -> Node:
+    """x**n as products of dtype `wide`: of floats as doubles no product leaves their range."""
     def op(name: str, *args: Node) -> Node:
-        return make(Apply, OPS[name], args, np.dtype(np.complex128))
+        return make(Apply, OPS[name], args, wide)
 
-    factor: Node = make(Cast, z, np.dtype(np.complex128))
+    factor = x if x.dtype == wide else make(Cast, x, wide)
     power: Node | None = None
     for digit in reversed(f"{abs(n):b}"):
         if digit == "1":
             power = op("multiply", power, factor) if power else factor
         factor = op("square", factor)
     assert power is not None
-    return make(Cast, power if n > 0 else op("reciprocal", power), z.dtype)
+    power = power if n > 0 else op("reciprocal", power)
+    return power if x.dtype == wide else make(Cast, power, x.dtype)
 
 
 def _where(node: Apply) -> Node | None:
@@ -289,6 +300,7 @@ RULES: dict[str, Callable[[Apply], Node | None]] = {
     "add": _add,
     "subtract": _subtract,
     "power": _power,
+    "float_power": _power,
     "remainder": _remainder,
     "floor_divide": _floor_divide,
 }

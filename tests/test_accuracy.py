@@ -262,7 +262,9 @@ def test_compositions_keep_loops_vectorized(name, dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("n", [-4, -3, -2.5, -2, -1.5, -1, -0.5, 1.5, 2, 2.5, 3, 4, 5, 6])
+@pytest.mark.parametrize("n", [
+    -63, -12, -7, -6, -5, -4, -3, -2.5, -2, -1.5, -1, -0.5, -0.25, 0.25, 1.5, 2, 2.5, 3, 4, 5, 6,
+    7, 8, 12, 15, 33, 63])
 def test_powers_that_are_products(n, dtype):
     """Constant powers, of few factors, are as close as `pow`, and as special."""
     info, wide = np.finfo(dtype), np.longdouble if dtype == np.float64 else np.float64
