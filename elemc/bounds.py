@@ -346,6 +346,7 @@ def _marks_of_chunks(fold: Fold, spec: Specialized, sizes: Sequence[int]) -> lis
     marks = [(row, FAR_NARROW if spec.far else NARROW), *((a, SLICES) for a in slices if waits)]
     if all(length(a) <= most for a, most in marks):
         marks.append((around, CHUNKED[length(row) < SHORT] - 1))
+        marks += [(around, SHORT - 1)] if waits and calls(walk(fold.args)) else []
     if slices:
         marks += [*by_rows, (around, SHORT), (around, ROWS), (around, DEEP - 1)]
         marks += [(a, FEW) for a in inner if a in fold.over and not fold.program.exact]

@@ -295,20 +295,21 @@ class FoldLoops(Fetches):
             f.part or f.rows for f in item.folds)
         parts = any(isinstance(s, Write) or isinstance(s, Loop) and s.kind == "parts"
                     for s in statements(item.body))  # lines are written one after the other
-        if apart or parts or len(item.body) > 1 or _cost(item.body) >= HEAVY:
+        *lets, lane = item.body
+        if apart or parts or _cost(item.body) >= HEAVY or not (
+                isinstance(lane, Loop) and all(isinstance(s, Let) for s in lets)):
             return None
-        unroll = "UNROLL" if self.run_length <= RUN else "UNROLL_8"
+        lane = replace(lane, body=[*lets, *lane.body])
         self.running = {f.name for f in item.folds}
-        [loop], [lane] = self.body(item.body), item.body
+        [loop] = self.body([lane])
         both = [] if loop["full"] else self.two_rows(item, lane)
         self.running = set()
-        return {**loop, "unroll": unroll, "singly": item.foreseen == 1,
-                "fetch": self.fetch_rows(item, lane, "k * RUN"),
-                **({"body": both, "step": 2} if both else {"step": 1})}
+        return {**loop, "unroll": "UNROLL" if self.run_length <= RUN else "UNROLL_8",
+                "singly": item.foreseen == 1, "fetch": self.fetch_rows(item, lane, "k * RUN"),
+                "body": both or loop["body"], "step": 2 if both else 1}
 
-    def two_rows(self, item: Blocks, lane: Statement) -> list[dict[str, Any]]:
+    def two_rows(self, item: Blocks, lane: Loop) -> list[dict[str, Any]]:
         """What folds two rows at once, if one comparison finds a NaN in either; else nothing."""
-        assert isinstance(lane, Loop)
         folds = by_two(lane.body)
         if not folds:
             return []

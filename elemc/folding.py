@@ -210,6 +210,8 @@ class Folding(Merging):
         widest = max(f.dtype.itemsize for f in folds)  # states of PACK rows stay in registers
         few = max(2 * SHORT, LANE_BYTES // widest - 1) if all(f.idempotent for f in folds) else min(
             SHORT - 1, LANE_BYTES // widest)
+        if high & (high - 1) and any(v.axes and strip not in v.axes for v in values):
+            few = VECTOR // 2  # to copy what each row has one of takes longer
         most = 0 if apart else SHORT - 1 if cost(values) >= HEAVY else few
         called = max(4, *(v.dtype.itemsize for v in values))
         if not apart and calls(values) and (high * called) % LANE_BYTES:  # else vectors are filled

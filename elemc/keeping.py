@@ -128,7 +128,7 @@ class Keeping(Folding):
                                      or self.lies_apart(here, inner[-1]))
             if known and not waits and (dear or elsewhere):
                 if chunked and value not in again:
-                    scope.body.append(self.row_of_chunk(value, inner[-1], scope))
+                    scope.body.append(self.row_of_chunk(value, inner[-2], scope))
                 else:
                     self.plan(value, inner[-1:], shared=False)
                 found.append(value)
@@ -139,11 +139,29 @@ class Keeping(Folding):
             self.fill(found, scope.inside(loop.body))
         return found
 
-    def row_of_chunk(self, value: Value, axis: str, scope: Scope) -> Local:
-        """An array for a value along the rows of a chunk, which are as long as those of a tree."""
-        name = scope.name("row")
-        self.planned[value] = Element(value.axes, value.dtype, name, (axis,), "chunk")
-        return Local(name, value.dtype, length=BLOCK)
+    def row_of_chunk(self, value: Value, chunk: str, scope: Scope) -> Local:
+        """An array for a value along the rows of a chunk."""
+        name = scope.fresh("row")
+        self.planned[value] = Element(value.axes, value.dtype, name, (axis_of(chunk),), "chunk")
+        return Local(name, value.dtype, length=self.kernel.chunks[chunk].unit)
+
+    def functions_of_rows(self, segments: Sequence[Segment], bound: tuple[str, ...], scope: Scope
+                          ) -> list[Value]:
+        """Call functions of what the rows of a chunk give, before the first of loops over these."""
+        axis = axis_of(bound[-1]) if bound and ":" in bound[-1] else ""
+        first, *_ = ([r for r in s.roots if axis and r.waits == axis] for s in segments)
+        if not first:
+            return []
+        waiting = [r for s in segments for r in s.roots if r.waits == axis]
+        found = [v for v in self.functions(waiting, axis, (*map(axis_of, bound),), scope)
+                 if scope.find(v) is None]
+        if found:
+            for value in found:
+                scope.body.append(self.row_of_chunk(value, bound[-1], scope))
+            loop = Loop(axis, "plain", [], independent=True)
+            scope.body.append(loop)
+            self.fill(found, scope.inside(loop.body))
+        return found
 
     def functions(self, some: Sequence[Root], axis: str, bound: Collection[str], scope: Scope
                   ) -> list[Value]:
@@ -280,9 +298,10 @@ class Keeping(Folding):
             v.dtype.kind == "f" and v.dtype.itemsize == 8 for v in loads)
 
     def buffer_late(self, segment: Segment, later: Sequence[Segment], bound: tuple[str, ...],
-                    shared: bool) -> None:
+                    scope: Scope | None) -> None:
         """Give buffers to what folds of `segment`, which end inside its loop, decide elsewhere."""
         users, strip = [r for s in later for r in s.roots], open_strip(bound)
+        shared = scope is None
         wanted = {n for r in users for n in r.needs}
         late: dict[Fold, frozenset[Fold]] = {}
         for root in segment.roots:
@@ -298,13 +317,17 @@ class Keeping(Folding):
                 late[fold] = self.uses[fold]
         around = {axis_of(b) for b in bound if ":" not in b}  # within chunks, the axis goes on
         values = [a for r in users for v in (r, *self.waiting.get(r.of, ()))
-                  for a in (r.needs if r in self.apart else v.args)]
+                  for a in (r.needs if r in self.apart or r.waits else v.args)]
         pending = {v: f for f, every in self.waiting.items() if isinstance(f, Fold) for v in every}
         known: dict[Value, Fold | None] = {
             v: None if v in self.buffered else pending.get(v) for v in self.planned}
         known |= dict.fromkeys(self.still_kept(segment, users))
         for value, last in carried(values, late, known).items():
-            self.plan(value, value.axes - around, shared, strip if strip in value.axes else None)
+            axes = value.axes - around
+            if scope and axes == {axis_of(bound[-1])}:
+                scope.body.append(self.row_of_chunk(value, bound[-1], scope))
+            else:
+                self.plan(value, axes, shared, strip if strip in value.axes else None)
             self.waiting.setdefault(last, []).append(value)
 
     def still_kept(self, segment: Segment, users: Sequence[Root]) -> list[Value]:

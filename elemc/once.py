@@ -27,17 +27,21 @@ def once(roots: Sequence[Root], spec: Specialized) -> Ahead:
     found: Ahead = {}
     for root in roots:
         entered = [a for a in root.order if ":" not in a and not is_side(a)]
-        _add(root.inputs(), entered, spec, found)
+        _add(root.inputs(), entered, spec, found, root.waits)
     return dict(sorted(reversed(found.items()), key=lambda item: len(item[1])))
 
 
-def _add(wanted: Iterable[Value], entered: Sequence[str], spec: Specialized, found: Ahead) -> None:
-    """Add the largest values below `wanted` that loops over these axes should find in buffers."""
+def _add(wanted: Iterable[Value], entered: Sequence[str], spec: Specialized, found: Ahead,
+         waits: str = "") -> None:
+    """Add the largest values below `wanted` that loops over these axes should find in buffers.
+
+    Those of each index of the axis that `waits` are called for chunks of it.
+    """
     used = set(wanted := list(wanted))  # by the loops, not only by what is in buffers
     for value in reversed(walk(wanted, is_fold)):
         if value not in used or value in found or isinstance(value, Fold):
             continue
-        least = _least_cost(value, entered, spec)
+        least = _least_cost(value, entered, waits, spec)
         below = walk([value]) if least else []
         if least and all(map(_may_come_first, below)) and (len(value.axes) == 1 or any(
                 isinstance(v, Load) and v.axes == value.axes for v in below)):
@@ -49,7 +53,7 @@ def _add(wanted: Iterable[Value], entered: Sequence[str], spec: Specialized, fou
         used.update(value.args)
 
 
-def _least_cost(value: Value, entered: Sequence[str], spec: Specialized) -> int:
+def _least_cost(value: Value, entered: Sequence[str], waits: str, spec: Specialized) -> int:
     """From what cost on a value is worth a buffer; 0: none is.
 
     That is little if loops compute it again, and much if they would compute it out of vectors.
@@ -62,7 +66,8 @@ def _least_cost(value: Value, entered: Sequence[str], spec: Specialized) -> int:
     if around and math.prod(spec.between(a)[0] for a in around) >= AGAIN:
         return DEAR
     row = order[-1]  # the compiler makes vectors of several rows of few elements
-    return HEAVY if row not in value.axes and FEW < spec.between(row)[0] < LINED else 0
+    few = spec.between(row)[0] <= FEW or order[last] == waits
+    return HEAVY if row not in value.axes and not few and spec.between(row)[0] < LINED else 0
 
 
 def _may_come_first(value: Value) -> bool:

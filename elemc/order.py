@@ -16,6 +16,7 @@ from dataclasses import replace
 from .accesses import follows, may_turn, meets, memory_order, order_in_memory
 from .cost import HEAVY, MEETING, calls, cost
 from .layout import Operand
+from .linked import in_chunks_of_rows, linked
 from .nest import LANE_BYTES, PACK
 from .quotients import divides
 from .refold import loads_of
@@ -53,6 +54,7 @@ def roots(spec: Specialized) -> list[Root]:
             root = Root(value, _fold_order(value, spec, few, short), frozenset(value.over),
                         folds_below(below), read_apart(below))
             found.insert(_before(value, found), root)
+    found = [linked(r, spec, found) for r in found]
     found = [_along_long_axis(r, short, spec) if r.merges else r for r in together(found, spec)]
     folds = {r.of: r for r in found}
     for store in spec.stores:
@@ -76,8 +78,9 @@ def roots(spec: Specialized) -> list[Root]:
             if not any(folds[n].order == order for n in needs):
                 order = _order_of_like(values, needs, order, found, spec)
         length = "TURNED" if in_strips(order) and order[-1] != memory[-1] else "STRIP"
-        found.append(Root(store, order, frozenset(), needs, read_apart(values), length=length))
-    return found
+        root = Root(store, order, frozenset(), needs, read_apart(values), length=length)
+        found.append(linked(root, spec))
+    return in_chunks_of_rows(found, spec)
 
 
 def _calls_itself(store: Store, needs: Sequence[Fold], spec: Specialized) -> bool:

@@ -34,6 +34,7 @@ from .values import (
     Scan,
     Specialized,
     Value,
+    is_fold,
     rewrite,
     walk,
 )
@@ -170,6 +171,9 @@ def loads_of(fold: Fold, spec: Specialized) -> list[Load]:
     `BLOCK` elements, and of as many operands the shorter ones.
     """
     loads = [v for v in walk(fold.args) if isinstance(v, Load)]
+    own = [v for v in walk(fold.args, is_fold) if isinstance(v, Load)]
+    if any(v.axes == fold.arg.axes for v in own):  # nor what other folds read
+        loads = own
     if len(loads) < 2:
         return loads
     most = max(len(v.axes) for v in loads)

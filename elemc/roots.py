@@ -32,6 +32,8 @@ class Root:
         How long strips are, as `nest.Loop` has it.
     given : Value or None
         The condition of that choice.
+    waits : str
+        The axis of rows of which functions are called, for many rows before the loop over them.
     """
 
     of: Store | Fold
@@ -41,6 +43,7 @@ class Root:
     apart: dict[Value, frozenset[str]]
     length: str = "STRIP"
     given: Value | None = None
+    waits: str = ""
 
     @property
     def side(self) -> str | None:

@@ -98,7 +98,7 @@ class _Scheduler(Keeping):
                 continue
             self.later = [] if self.spec.large else segments[k + 1:]  # which wait for memory
             self.keep_in_outputs(segment)
-            self.buffer_late(segment, segments[k + 1:], (), shared=True)
+            self.buffer_late(segment, segments[k + 1:], (), None)
             if is_side(segment.axis):
                 self.given, serial = side_of(segment), None
                 self.top([replace(r, order=r.order[1:], given=None) for r in segment.roots])
@@ -142,7 +142,8 @@ class _Scheduler(Keeping):
             if segment.axis and not segment.axis.endswith("/"):
                 kept += self.keep_row(segment, segments[k + 1:], (*bound, segment.axis), scope)
             self.keep_in_outputs(segment)
-            self.buffer_late(segment, segments[k + 1:], bound, shared=False)
+            self.buffer_late(segment, segments[k + 1:], bound, scope)
+            kept += self.functions_of_rows(segments[k:], bound, scope)
             self.segment(segment, bound, scope)
         self.later = around
         pair_scans(scope.body)

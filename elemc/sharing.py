@@ -213,7 +213,7 @@ def loops(level_roots: Sequence[Root], bound: tuple[str, ...],
             elif axis is None or axis_of(axis) in need.over:  # here it ends
                 shares = isinstance(need, Scan) and found[at].takes(root, reverse, bound)
             else:
-                shares = found[at].axis == axis and root not in apart
+                shares = found[at].axis == axis and root not in apart and root.waits != axis
             earliest = max(earliest, at if shares else at + 1)
         for k in range(earliest, len(found)):
             if found[k].takes(root, reverse, bound):

@@ -71,7 +71,8 @@ def _by_rows(found: Sequence[Root]) -> list[Root]:
 def _could_go_by_rows(root: Root) -> bool:
     """Whether a fold goes in strips along all rows of a matrix, and its states may be merged."""
     strip = root.order[-1]
-    return root.merges and len(root.over) == 1 and root.order == (f"{strip}/", *root.over, strip)
+    return root.merges and len(root.over) == 1 and not root.waits and (
+        root.order == (f"{strip}/", *root.over, strip))
 
 
 def _over_slices(found: list[Root], spec: Specialized) -> list[Root]:
@@ -243,7 +244,8 @@ def _chunks_of(root: Root, spec: Specialized) -> str | None:
     [axis], most = around, spec.between(row)[1]
     few = not root.needs or all(spec.between(a)[1] <= SLICES for a in slices)
     narrow = most <= (FAR_NARROW if spec.far else NARROW)
-    if not narrow or not few or spec.between(axis)[0] < CHUNKED[most < SHORT]:
+    least = SHORT if root.waits else CHUNKED[most < SHORT]
+    if not narrow or not few or spec.between(axis)[0] < least:
         return None
     return f"{axis}:{PACK * ROWS if most < SHORT else ROWS if slices else CHUNK}"
 

@@ -137,7 +137,7 @@ def test_rows_of_functions_wait_in_buffers():
     f = ec.compile(lambda x: np.sum(np.log1p(np.exp(x)), axis=-1))
     rows, everything = f.dump(np.ones((9, 200))), f.dump(np.ones(200))
     assert "elemc_log1p_each(&buffer0[b1], exp_block, w1);" in rows
-    assert "elemc_log1p_each(&row[b0 - begin0], exp_block, w0);" in everything
+    assert "elemc_log1p_each(&row0[b0 - begin0], exp_block, w0);" in everything
     assert "elemc_exp(" in f.dump(np.ones((9, 20))) + f.dump(np.ones((9, 5000)))
 
 

@@ -30,23 +30,23 @@ int kernel_folded_functions(int64_t phase, int64_t begin, int64_t end, char *con
     for (int64_t i1 = begin; i1 < end; i1++) {
       const int64_t begin0 = i1 * BLOCK;
       const int64_t end0 = n0 - begin0 < BLOCK ? n0 : begin0 + BLOCK;
-      _Alignas(64) double row[BLOCK];
+      _Alignas(64) double row0[BLOCK];
       for (int64_t b0 = begin0; b0 < end0; b0 += HALF_PIECE) {
         const int w0 = end0 - b0 < HALF_PIECE ? (int)(end0 - b0) : HALF_PIECE;
         _Alignas(64) double exp_block[HALF_PIECE];
         elemc_exp_each(exp_block, y_p + b0 * y_s0, w0);
-        elemc_log1p_each(&row[b0 - begin0], exp_block, w0);
+        elemc_log1p_each(&row0[b0 - begin0], exp_block, w0);
       }
       /* sum0: sum along i0, in lanes */
       double sum0 = 0.0;
       if (end0 - begin0 >= LANES) {
         double sum0_lane[LANES] = {0};
         for (int64_t k = begin0 / LANES; k < end0 / LANES; k++) UNROLL for (int64_t l = 0, i0 = k * LANES; l < LANES; l++, i0++) {
-          const double t0 = row[i0 - begin0] - AT(const double, y_p, i0 * y_s0) * AT(const double, w_in_p, i0 * w_in_s0);
+          const double t0 = row0[i0 - begin0] - AT(const double, y_p, i0 * y_s0) * AT(const double, w_in_p, i0 * w_in_s0);
           sum0_lane[l] = sum0_lane[l] + t0;
         }
         UNROLL for (int64_t l = 0, i0 = end0 - LANES; l < LANES; l++, i0++) {
-          const double t0 = row[i0 - begin0] - AT(const double, y_p, i0 * y_s0) * AT(const double, w_in_p, i0 * w_in_s0);
+          const double t0 = row0[i0 - begin0] - AT(const double, y_p, i0 * y_s0) * AT(const double, w_in_p, i0 * w_in_s0);
           const double sum0_next = sum0_lane[l] + t0;
           sum0_lane[l] = l < LANES - end0 % LANES ? sum0_lane[l] : sum0_next;
         }
@@ -55,7 +55,7 @@ int kernel_folded_functions(int64_t phase, int64_t begin, int64_t end, char *con
         sum0 = sum0_lane[0];
       }
       for (int64_t i0 = end0 - (end0 - begin0 < LANES ? end0 % LANES : 0); i0 < end0; i0++) {
-        const double t0 = row[i0 - begin0] - AT(const double, y_p, i0 * y_s0) * AT(const double, w_in_p, i0 * w_in_s0);
+        const double t0 = row0[i0 - begin0] - AT(const double, y_p, i0 * y_s0) * AT(const double, w_in_p, i0 * w_in_s0);
         sum0 = sum0 + t0;
       }
       parts0[i1] = sum0;
