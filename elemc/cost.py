@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from .values import Fold, Op, Value
+from .values import Fold, Literal, Op, Value
 
 DEAR = 4  # additions from which on a value is kept, not computed again
+# Elements of rows less than which these go side by side, by their size: with functions, those that
+ABREAST, FAR_ABREAST, DIVIDED = {4: 48, 8: 32}, {4: 28, 8: 22}, {4: 32}  # are far; and without any
 JAMMED = 192  # elements of a row from which on no processor runs ahead to the next one
 HELD = 1024  # elements of rows, at most, of which the first cache holds this and the next one
 FORESEEN = 1024  # bytes of rows side by side, less than which processors foresee the next late
@@ -31,6 +33,15 @@ def cost(values: Iterable[Value]) -> int:
 def calls(values: Iterable[Value]) -> bool:
     """Whether the math library is called."""
     return any(isinstance(v, Op) and v.op.cost >= HEAVY for v in values)
+
+
+def is_mask_of(value: Value, there: Callable[[Value], object]) -> bool:
+    """Whether a value compares numbers that are `there`.
+
+    It is computed again: its bytes beside these would make vectors short, or none.
+    """
+    return isinstance(value, Op) and value.dtype == bool and all(
+        isinstance(a, Literal) or there(a) for a in value.args)
 
 
 def jams(row: str, folds: Iterable[Fold]) -> bool:

@@ -180,6 +180,7 @@ class Folding(Merging):
                 self.declare([part], [fold.neutral], inside, strip)
                 self.states[root.fold] = [part]
         alone = direct and not short and len(merged) == len(segment.roots)
+        alone &= self.length != "ABREAST"  # these are side by side already
         most = self.spec.between(inner[-1])[1]
         called = calls(walk(v for r in merged for v in r.inputs()))
         if alone and strip and most >= (PACK if called else PACK * ROWS) and (

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from .cost import is_mask_of
 from .nest import Assign, Check, If, Let, Local, Loop, Statement
 from .nest_leaves import Element, Named
 from .ops import helper_externs
@@ -182,7 +183,7 @@ class Scope:
             return
         self.rows([v for v in self.invariant(wanted, bound | {strip})
                    if strip in v.axes and self.find(v) is None
-                   and not isinstance(_stripped(v), Load)], strip)
+                   and not isinstance(_stripped(v), Load) and not is_mask_of(v, self.find)], strip)
 
     def rows(self, rows: Sequence[Value], axis: str, length: int = 0) -> None:
         """Compute values along a strip of an axis, or all its `length`, for loops that follow."""

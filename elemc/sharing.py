@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 
 from .accesses import may_turn, memory_order, runs_along
-from .cost import DEAR, HEAVY, calls
+from .cost import DEAR, HEAVY, calls, is_mask_of
 from .layout import Layout
 from .nest import (
     Assign,
@@ -30,7 +30,6 @@ from .values import (
     At,
     First,
     Fold,
-    Literal,
     Load,
     Op,
     Scan,
@@ -281,8 +280,7 @@ def carried(wanted: Sequence[Value], late: Mapping[Fold, Collection[Fold]],
 
     These are the largest values that can be computed there: `late` tells which folds each of its
     folds could use, `known` what is in buffers, or will be when a fold ends.  Every value comes
-    with the fold that it has to wait for.  A mask is computed again from numbers that are kept:
-    its bytes beside these would make vectors short, or none.
+    with the fold that it has to wait for; not masks of numbers that are kept.
     """
     waits: dict[Value, Fold | None] = {}  # of what can be computed there
     found: dict[Value, Fold] = {}
@@ -307,9 +305,8 @@ def carried(wanted: Sequence[Value], late: Mapping[Fold, Collection[Fold]],
                 found.update((a, f) for a in value.args if (f := waits.get(a)))
     found.update((v, f) for v in wanted if (f := waits.get(v)))
     kept = {*found, *known}
-    return {v: f for v, f in found.items() if v not in known and not (
-        isinstance(v, Op) and v.dtype == bool and all(
-            a in kept or isinstance(a, Literal) for a in v.args))}
+    return {v: f for v, f in found.items()
+            if v not in known and not is_mask_of(v, kept.__contains__)}
 
 
 def pair_scans(body: list[Statement]) -> None:

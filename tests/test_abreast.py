@@ -264,3 +264,27 @@ def test_beside_extrema(rows, length):
     f = ec.compile(lambda x: (ec.accumulate(DECAY, x, axis=1), x.max(axis=1), x.argmin(axis=1)))
     want = ec.compile(lambda x: ec.accumulate(DECAY, x, axis=1))(x), x.max(axis=1), x.argmin(axis=1)
     same(f(x), want)
+
+
+def softmax(x):
+    e = np.exp(x - np.max(x, axis=1, keepdims=True))
+    return e / np.sum(e, axis=1, keepdims=True)
+
+
+@pytest.mark.optimized
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("length", [16, 17, 23, 31, 40, 47])
+def test_functions_along_rows_of_some_vectors(length, dtype):
+    """Rows that waste lanes lie side by side, too; so do those of few rows, which are known."""
+    f = ec.compile(softmax)
+    gradient = ec.grad(ec.compile(lambda x: np.sum(softmax(x) ** 2)))
+    tolerance = {"rtol": 1e-4, "atol": 1e-6} if dtype == "f4" else {"rtol": 1e-11, "atol": 1e-14}
+    for rows in (1, 7, 9, 15, 33, 70):
+        x = np.random.default_rng(rows).normal(size=(rows, length)).astype(dtype)
+        p = softmax(x.astype("f8"))
+        np.testing.assert_allclose(f(x), p, **tolerance)
+        want = 2 * p * (p - np.sum(p * p, axis=1, keepdims=True))
+        np.testing.assert_allclose(gradient(x), want, **tolerance)
+    text = gradient.dump(np.ones((70, length), dtype))
+    assert ("ABREAST" in text) == (length < (48 if dtype == "f4" else 32))
+    assert "bool_t row" not in text  # masks are asked again, so that loops have vectors
