@@ -72,6 +72,11 @@ def forces(np, r):
     return np.sum(lennard_jones(np, r))
 
 
+@program("+n")
+def twelve_six(np, r):
+    return r**-12 - 2 * r**-6
+
+
 @program("n//9, 3, 3")
 def determinants(np, m):
     return (m[:, 0, 0] * (m[:, 1, 1] * m[:, 2, 2] - m[:, 1, 2] * m[:, 2, 1])
@@ -230,6 +235,21 @@ def logistic_loss(np, x, w):
     return np.mean(np.log1p(np.exp(-np.sum(x * w, axis=1))))
 
 
+@program("n//8, 8; 8; n//8", wrt=(1,))
+def least_squares(np, x, w, y):
+    return np.sum((np.sum(x * w, axis=1) - y) ** 2)
+
+
+@program("n//20, 20; 20; n//20", wrt=(1,))
+def robust_regression(np, x, w, y):
+    return np.sum(np.log1p((np.sum(x * w, axis=1) - y) ** 2))
+
+
+@program("n//3, 3")
+def falling_off(np, x):
+    return x * np.exp(-np.sqrt(np.sum(x * x, axis=1, keepdims=True)))
+
+
 @program("n; n")
 @program("n; n", wrt=(0,))
 def huber(np, x, y):
@@ -259,6 +279,12 @@ def softmax(np, x):
 @program("n//10, 10")
 def softmax_of_10(np, x):
     return softmax(np, x)
+
+
+@program("n//20, 20")
+def entropies(np, x):
+    p = softmax(np, x)
+    return -np.sum(p * np.log(p), axis=-1)
 
 
 @program("n//64, 64")

@@ -21,7 +21,6 @@ from .cost import (
     ABREAST,
     ALONE,
     DEAR,
-    DIVIDED,
     FAR_ABREAST,
     FAR_FORESEEN,
     FEW_STATES,
@@ -225,10 +224,9 @@ class _Marks:
         if any(f.program.exact and len(f.over) > 1 for f in along):
             marks += [2 * SHORT - 1, 4 * SHORT - 1]
         if along and calls(self.values):
-            marks += [LINED - 1, *(
-                most - 1 for most in (FAR_ABREAST if far else ABREAST).values())]
-        elif along and axis in self.written:
-            marks += [most - 1 for most in DIVIDED.values()]
+            marks.append(LINED - 1)
+        if along and (axis in self.written or calls(self.values)):
+            marks += [most - 1 for most in (FAR_ABREAST if far else ABREAST).values()]
         several = len(along) + (axis in self.written) > 1
         if along and far and several:
             marks.append(ASKED - 1)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from .values import Fold, Literal, Op, Value
 
 DEAR = 4  # additions from which on a value is kept, not computed again
-# Elements of rows less than which these go side by side, by their size: with functions, those that
-ABREAST, FAR_ABREAST, DIVIDED = {4: 48, 8: 32}, {4: 28, 8: 22}, {4: 32}  # are far; and without any
+# Elements of rows less than which these go side by side, by their size; if they come from memory.
+ABREAST, FAR_ABREAST = {4: 32, 8: 24}, {4: 24, 8: 18}
 JAMMED = 192  # elements of a row from which on no processor runs ahead to the next one
 HELD = 1024  # elements of rows, at most, of which the first cache holds this and the next one
 FORESEEN = 1024  # bytes of rows side by side, less than which processors foresee the next late

@@ -12,7 +12,7 @@ from .cost import HEAVY, cost
 from .dtypes import ctype
 from .fetching import Fetches
 from .folded_rows import times_as_wide
-from .jamming import FOURS, adds_slices, by_two, other_turn
+from .jamming import FOURS, adds_slices, by_two, other_turn, renamed
 from .nest import (
     LANE_BYTES,
     LANES,
@@ -28,11 +28,11 @@ from .nest import (
     statements,
     values_of,
 )
-from .nest_leaves import LaneFold, Named
+from .nest_leaves import LaneFold
 from .paired import beside, nested, whole
 from .picking import is_store
 from .row_ends import grouped, turns
-from .values import SHORT, Convert, Load, Op, Value, walk
+from .values import SHORT, Load, walk
 
 # Bytes of the arrays of a strip, at most: of the states of folds, which stay in the first cache;
 # of a value that goes through stages, as much as a processor looks ahead; of rows abreast; of what
@@ -133,7 +133,7 @@ class FoldLoops(Fetches):
             for key, name in (("top_a", a), ("top_b", b)):
                 mine, its = own if fold.part and name.startswith(fold.part) else top
                 names[key] = f"{its}{name.removeprefix(mine or '')}"
-        return self.text(_renamed(fold.merge, names))
+        return self.text(renamed([fold.merge], names)[fold.merge])
 
     def settle(self, folds: Sequence[LaneFold]) -> dict[str, Any]:
         """How lanes drop all places but those of the best of their extrema, merged before."""
@@ -143,7 +143,8 @@ class FoldLoops(Fetches):
                 lane, top = f"{fold.name}_lane[l]", fold.top
                 best = f"{top.name}_best"
                 names = {"a": lane, "top_a": f"{top.name}_lane[l]", "top_b": f"{best}[0]"}
-                settled.append(f"{lane} = {self.text(_renamed(fold.settled, names))}")
+                value = renamed([fold.settled], names)[fold.settled]
+                settled.append(f"{lane} = {self.text(value)}")
                 tops[best] = {"name": top.name, "type": self.type(top.dtype),
                               "merge": self.merge(top, f"{best}[l]", f"{best}[l + h]")}
         return {"tops": [*tops.values()], "settle": ", ".join(settled)}
@@ -232,7 +233,7 @@ class FoldLoops(Fetches):
             for fold in item.folds:
                 self.need_strip(self.strip, fold.dtype.itemsize, len(item.folds), wide)
             self.wide = wide if each else 1  # the parts of chunks, which have arrays of their own
-        self.width = item.width
+        self.width = self.strip if item.laned else str(item.width)
         folds = [self.fold(f, item) for f in item.folds]
         rows, folds = [f for f in folds if f["row"]], [f for f in folds if not f["row"]]
         tree = any(f["tree"] for f in folds)
@@ -255,7 +256,10 @@ class FoldLoops(Fetches):
                 "packed": self.packed(item) if item.packed else None}
         self.wide = 1
         view |= self.pair(item, view, fetched) if item.at_once > 1 else {}
-        return view | self.joined(folds, "" if item.strip is None else "[l]")
+        laned = view["laned"] = [f for f in folds if f["name"] in item.laned]
+        if laned:
+            self.lanes_of(LANES)
+        return view | self.joined(folds, "" if item.strip is None else "[l]", laned or folds)
 
     def pair(self, item: Loop | Blocks, view: dict[str, Any], fetched: set[int]) -> dict[str, Any]:
         """Several turns of a loop at once, until fewer are left; of chunks, until one is.
@@ -291,7 +295,7 @@ class FoldLoops(Fetches):
 
     def run(self, item: Blocks) -> dict[str, Any] | None:
         """The innermost loop for several rows at once, if memory is what it waits for."""
-        apart = item.strip is None or item.packed or item.run == 1 or any(
+        apart = item.strip is None or item.packed or item.laned or item.run == 1 or any(
             f.part or f.rows for f in item.folds)
         parts = any(isinstance(s, Write) or isinstance(s, Loop) and s.kind == "parts"
                     for s in statements(item.body))  # lines are written one after the other
@@ -353,7 +357,8 @@ class FoldLoops(Fetches):
                 "back": view(item.back, rolled), "body": self.body(item.packed),
                 "width": item.width, "fetch": fetch, "ordered": item.ordered}
 
-    def joined(self, folds: Sequence[dict[str, Any]], at: str = "") -> dict[str, str]:
+    def joined(self, folds: Sequence[dict[str, Any]], at: str = "",
+               halved: Sequence[dict[str, Any]] = ()) -> dict[str, str]:
         """Assignments to all folds at once, as comma expressions; `at` is the place in a strip."""
         def assign(text: str, some: Sequence[dict[str, Any]]) -> str:
             return ", ".join(text.format(at=at, **fold) for fold in some)
@@ -364,7 +369,7 @@ class FoldLoops(Fetches):
             "merge_lanes": assign("{name}_lane[l] = {merge_lanes}",
                                   [f for f in folds if f["merge_lanes"]]),
             "set_rows": assign("{name}_rows[l] = {neutral}", folds),
-            "merge_halves": assign("{name}_rows[l] = {merge_halves}", folds),
+            "merge_halves": assign("{name}_rows[l] = {merge_halves}", halved),
             "merge_packed": assign("{name}[l] = {merge_packed}", folds),
             "merge_top": assign("{name} = {merge_top}", trees),
             "set_trees": assign("{name}{at} = {neutral}", trees),
@@ -389,12 +394,3 @@ def row_states(folds: Sequence[dict[str, Any]], cut: bool) -> dict[str, str]:
 def _cost(body: Sequence[Statement]) -> int:
     """About how many additions one turn of a loop is worth."""
     return sum(cost(walk(values_of(s))) for s in statements(body))
-
-
-def _renamed(value: Value, names: dict[str, str]) -> Value:
-    """`value` with its variables renamed."""
-    if isinstance(value, Named):
-        return replace(value, name=names[value.name]) if value.name in names else value
-    if isinstance(value, Op):
-        return replace(value, operands=tuple(_renamed(a, names) for a in value.operands))
-    return replace(value, arg=_renamed(value.arg, names)) if isinstance(value, Convert) else value

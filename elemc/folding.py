@@ -21,6 +21,7 @@ from .merging import Merging
 from .nest import (
     CHOICES,
     LANE_BYTES,
+    LANES,
     PACK,
     ROWS,
     Assign,
@@ -163,7 +164,8 @@ class Folding(Merging):
         """An outer folded axis: every turn of the inner loops gives a partial state."""
         prefix = f"{inner[-1]}:"
         chunk = next((a.removeprefix(prefix) for a in inner if a.startswith(prefix)), "")  # rows
-        short = chunk == str(ROWS)  # one block needs no tree
+        laned = self.length == "ABREAST" and self.spec.between(inner[-1])[0] >= LANES
+        short = chunk == str(ROWS) or laned  # one block needs no tree
         folds = self.lane_folds(merged, short)
         rows = merged, inner[-1], strip, self.spec
         run, foreseen = rows_at_once(*rows)
@@ -179,6 +181,9 @@ class Folding(Merging):
                 part = target_of(self.name("part"), fold.dtype, strip)
                 self.declare([part], [fold.neutral], inside, strip)
                 self.states[root.fold] = [part]
+        if laned:
+            loop.laned = tuple(f.name for r, f in zip(merged, folds, strict=True)
+                               if not f.exact and not lane_count(r, inner[-1]))
         alone = direct and not short and len(merged) == len(segment.roots)
         alone &= self.length != "ABREAST"  # these are side by side already
         most = self.spec.between(inner[-1])[1]

@@ -215,14 +215,20 @@ def by_two(body: Sequence[Statement]) -> dict[str, tuple[str, Value]]:
     return {} if any(isinstance(v, Element) and v.name in found for v in used) else found
 
 
-def _renamed(item: Statement, names: Mapping[str, str]) -> Statement:
-    """A statement with the variables that it makes renamed."""
+def renamed(values: Sequence[Value], names: Mapping[str, str]) -> dict[Value, Any]:
+    """All that is below `values` with some variables renamed."""
     new: dict[Value, Any] = {}
-    for value in walk(values_of(item)):
+    for value in walk(values):
         if isinstance(value, (Named, Element)) and value.name in names:
             new[value] = replace(value, name=names[value.name])
         else:
             new[value] = over_new(value, new)
+    return new
+
+
+def _renamed(item: Statement, names: Mapping[str, str]) -> Statement:
+    """A statement with the variables that it makes renamed."""
+    new = renamed([*values_of(item)], names)
     match item:
         case Let():
             return replace(item, name=names[item.name], value=new[item.value])

@@ -154,6 +154,8 @@ class Blocks:
     read, side by side, but `once` of what is the same for all, or their index; `packed` adds these
     to states, `name_rows`, of PACK * ROWS rows a block; if `ordered`, it computes only, and `back`,
     which stores what is kept, adds row by row.  The body takes the rest; `late` rows are asked for.
+    Of rows abreast, the folds in `laned` have states for every lane that a row by itself has, and
+    so the same bits.
     """
 
     axis: str
@@ -167,6 +169,7 @@ class Blocks:
     packed: list[Statement] = field(default_factory=list)
     back: list[Statement] = field(default_factory=list)
     ordered: bool = False
+    laned: tuple[str, ...] = ()
     at_once: int = 1
     run: int = 1
     foreseen: int = 1

@@ -18,7 +18,7 @@ from itertools import takewhile
 import numpy as np
 
 from .accesses import memory_order, most_sliced, order_in_memory
-from .cost import ABREAST, DIVIDED, FAR_ABREAST, HEAVY, calls
+from .cost import ABREAST, FAR_ABREAST, HEAVY, calls
 from .layout import INTERLEAVED
 from .nest import CHUNK, LANES, PACK, ROWS
 from .quotients import divides
@@ -196,21 +196,23 @@ def _in_order(found: Sequence[Root], spec: Specialized) -> list[Root]:
     Of a row that one fold alone goes through gcc makes vectors along the axis around, but not if it
     is folded again, or stored along, and not of float16.  Without functions, all folds of the row
     do so if one that rounds waits for another, and for a division, and if the row is stored and
-    has more elements than a vector.
+    has more elements than a vector.  Doubles do then if they fill no lanes.
     """
     def shorter(most: int) -> list[Root]:
         return [r for r in found if r.merges and r.over == {r.order[-1]}
                 and VECTOR <= spec.between(r.order[-1])[0] <= spec.between(r.order[-1])[1] < most]
 
+    most = FAR_ABREAST if spec.far else ABREAST
+    stored = {a for s in spec.stores for at in s.access for a in at.axes}
     values = walk((v for r in found for v in r.inputs()), is_fold)
     size = max((4, *(v.dtype.itemsize for v in values if v.axes)))
-    folds = shorter((FAR_ABREAST if spec.far else ABREAST).get(size, LANES))
+    folds = [r for r in shorter(most.get(size, LANES))
+             if r.order[-1] in stored or r in shorter(most[8])]
     values = walk((v for r in folds for v in r.inputs()), is_fold)
-    stored = {a for s in spec.stores for at in s.access for a in at.axes}
     again = len(folds) > 1 or any(r.order[-1] in stored for r in folds)
     if calls(values) and (again or any(v.dtype == np.float16 for v in values)):
         return folds
-    folds = shorter(DIVIDED.get(size, LANES))
+    folds = shorter(LANES if size > 4 else most[4])
     divided = any(not r.fold.program.exact and r.needs and spec.between(r.order[-1])[0] > VECTOR
                   and r.order[-1] in stored for r in folds) and any(
         v.axes and divides(v) for v in walk(s.value for s in spec.stores))
