@@ -259,7 +259,7 @@ class FoldLoops(Fetches):
         laned = view["laned"] = [f for f in folds if f["name"] in item.laned]
         if laned:
             self.lanes_of(LANES)
-        return view | self.joined(folds, "" if item.strip is None else "[l]", laned or folds)
+        return view | self.joined(folds, "" if item.strip is None else "[l]")
 
     def pair(self, item: Loop | Blocks, view: dict[str, Any], fetched: set[int]) -> dict[str, Any]:
         """Several turns of a loop at once, until fewer are left; of chunks, until one is.
@@ -357,8 +357,7 @@ class FoldLoops(Fetches):
                 "back": view(item.back, rolled), "body": self.body(item.packed),
                 "width": item.width, "fetch": fetch, "ordered": item.ordered}
 
-    def joined(self, folds: Sequence[dict[str, Any]], at: str = "",
-               halved: Sequence[dict[str, Any]] = ()) -> dict[str, str]:
+    def joined(self, folds: Sequence[dict[str, Any]], at: str = "") -> dict[str, str]:
         """Assignments to all folds at once, as comma expressions; `at` is the place in a strip."""
         def assign(text: str, some: Sequence[dict[str, Any]]) -> str:
             return ", ".join(text.format(at=at, **fold) for fold in some)
@@ -369,7 +368,7 @@ class FoldLoops(Fetches):
             "merge_lanes": assign("{name}_lane[l] = {merge_lanes}",
                                   [f for f in folds if f["merge_lanes"]]),
             "set_rows": assign("{name}_rows[l] = {neutral}", folds),
-            "merge_halves": assign("{name}_rows[l] = {merge_halves}", halved),
+            "merge_halves": assign("{name}_rows[l] = {merge_halves}", folds),
             "merge_packed": assign("{name}[l] = {merge_packed}", folds),
             "merge_top": assign("{name} = {merge_top}", trees),
             "set_trees": assign("{name}{at} = {neutral}", trees),

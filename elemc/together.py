@@ -198,16 +198,18 @@ def _in_order(found: Sequence[Root], spec: Specialized) -> list[Root]:
     do so if one that rounds waits for another, and for a division, and if the row is stored and
     has more elements than a vector.  Doubles do then if they fill no lanes.
     """
-    def shorter(most: int) -> list[Root]:
-        return [r for r in found if r.merges and r.over == {r.order[-1]}
-                and VECTOR <= spec.between(r.order[-1])[0] <= spec.between(r.order[-1])[1] < most]
+    def shorter(most: int, full: bool = False) -> list[Root]:
+        """Those along rows of less elements; whether these may be as many as there are lanes."""
+        along = {r: spec.between(r.order[-1]) for r in found
+                 if r.merges and r.over == {r.order[-1]}}
+        return [r for r, (low, high) in along.items()
+                if VECTOR <= low and high < most and (full or (low, high) != (LANES, LANES))]
 
     most = FAR_ABREAST if spec.far else ABREAST
     stored = {a for s in spec.stores for at in s.access for a in at.axes}
     values = walk((v for r in found for v in r.inputs()), is_fold)
-    size = max((4, *(v.dtype.itemsize for v in values if v.axes)))
-    folds = [r for r in shorter(most.get(size, LANES))
-             if r.order[-1] in stored or r in shorter(most[8])]
+    size = max((4, *(v.dtype.itemsize for v in values if v.axes and v.dtype.kind in "fc")))
+    folds = shorter(most.get(size, LANES), full=size <= 4)
     values = walk((v for r in folds for v in r.inputs()), is_fold)
     again = len(folds) > 1 or any(r.order[-1] in stored for r in folds)
     if calls(values) and (again or any(v.dtype == np.float16 for v in values)):
