@@ -49,8 +49,9 @@ static inline void turn_square_f64(char *to, int64_t to_step, const char *from, 
 }
 
 /* Lines of memory, a step apart, into columns: squares, the last of which may overlap.  Those of short lines, but
-   not of very short ones, reach into the lines that follow, if these lie behind. */
-static void turn_f64(void *to, int64_t to_step, const void *from, int64_t step, int64_t rows, int64_t columns)
+   not of very short ones, reach into the lines that follow, if these lie behind.  Inlined, its constants would be
+   loaded again after every other call. */
+static __attribute__((noinline)) void turn_f64(void *to, int64_t to_step, const void *from, int64_t step, int64_t rows, int64_t columns)
 {
   const int64_t side = SIDE_F64, size = sizeof(double), beyond = (side - rows) * size;
   const int reach = beyond > 0;
