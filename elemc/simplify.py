@@ -222,18 +222,24 @@ def _but(x: Node, where: float, value: float, power: Node) -> Node:
 
 
 def _product(x: Node, n: int, wide: np.dtype) -> Node:
-    """x**n as products of dtype `wide`: of floats as doubles no product leaves their range."""
+    """x**n as products of dtype `wide`: of floats as doubles no product leaves their range.
+
+    Those of an inverse share it; complex infinities have NumPy's powers, which are products'.
+    """
     def op(name: str, *args: Node) -> Node:
         return make(Apply, OPS[name], args, wide)
 
     factor = x if x.dtype == wide else make(Cast, x, wide)
+    if n < 0 and wide.kind == "f":
+        factor = op("reciprocal", factor)
     power: Node | None = None
     for digit in reversed(f"{abs(n):b}"):
         if digit == "1":
             power = op("multiply", power, factor) if power else factor
         factor = op("square", factor)
     assert power is not None
-    power = power if n > 0 else op("reciprocal", power)
+    if n < 0 and wide.kind == "c":
+        power = op("reciprocal", power)
     return power if x.dtype == wide else make(Cast, power, x.dtype)
 
 
