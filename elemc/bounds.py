@@ -196,7 +196,8 @@ class _Marks:
         side if they have `ALONE`, `FORESEEN`, `FAR_FORESEEN`, `STREAM` or `FEW_STATES` bytes, and
         those that go back in memory if they have more than `BACK`.  Rows of extrema that are folded
         together have as many lanes as elements, of 16, 32 and 64.  Of lines that maps read across,
-        threads share the elements if there are less than `LINED`.
+        threads share the elements if there are less than `LINED`.  Rows lie side by side if they
+        have less than `ABREAST`.
         """
         far, along = self.spec.far, [v for v in self.folds if axis in v.over]
         size = self.spec.operands[operand].dtype.itemsize
@@ -327,9 +328,9 @@ def _most_unrolled(values: Sequence[Value], sizes: Iterable[int]) -> int:
 def _marks_of_chunks(fold: Fold, spec: Specialized, sizes: Sequence[int]) -> list[tuple[str, int]]:
     """Axes on whose lengths it depends whether a fold goes in chunks, and the mark of each.
 
-    `CHUNKED` rows of at most `NARROW` elements do, if there are at most `SLICES` of each for folds
-    that wait; of fewer, if nothing is kept, each is one.  `DEEP` rows of slices may be folded by
-    rows, and within these what rounds if it is `FEW`.
+    `CHUNKED` rows of at most `NARROW` elements do, `SHORT` if functions of rows are called, if
+    there are at most `SLICES` of each for folds that wait; of fewer, if nothing is kept, each is
+    one.  `DEEP` rows of slices may be folded by rows, and within these what rounds if it is `FEW`.
     """
     def length(axis: str) -> int:
         return math.prod(sizes[e] for e in spec.axes[axis])

@@ -145,14 +145,13 @@ class Keeping(Folding):
         self.planned[value] = Element(value.axes, value.dtype, name, (axis_of(chunk),), "chunk")
         return Local(name, value.dtype, length=self.kernel.chunks[chunk].unit)
 
-    def functions_of_rows(self, segments: Sequence[Segment], bound: tuple[str, ...], scope: Scope
-                          ) -> list[Value]:
-        """Call functions of what the rows of a chunk give, before the first of loops over these."""
+    def functions_first(self, segments: Sequence[Segment], bound: tuple[str, ...], scope: Scope
+                        ) -> list[Value]:
+        """Call functions of what the rows of a chunk give, before the first loop that waits."""
         axis = axis_of(bound[-1]) if bound and ":" in bound[-1] else ""
-        first, *_ = ([r for r in s.roots if axis and r.waits == axis] for s in segments)
-        if not first:
+        waiting = [r for s in segments for r in s.roots if axis and r.waits == axis]
+        if not any(r in waiting for r in segments[0].roots):
             return []
-        waiting = [r for s in segments for r in s.roots if r.waits == axis]
         found = [v for v in self.functions(waiting, axis, (*map(axis_of, bound),), scope)
                  if scope.find(v) is None]
         if found:

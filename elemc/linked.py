@@ -34,9 +34,9 @@ def linked(root: Root, spec: Specialized, folds: Sequence[Root] = ()) -> Root:
         return root
     most = spec.between(row)[1]
     if rows:
-        short = most < LINED or _folds_columns(root) and not spec.far
+        short = most < LINED or folds_columns(root) and not spec.far
         return replace(root, waits=rows.pop()) if short else root
-    if _folds_columns(root) and any(map(is_fold, given)) and (
+    if folds_columns(root) and any(map(is_fold, given)) and (
             most <= SHORT or not (spec.far or _shares(root, row, spec, folds))):
         return replace(root, waits=around[-1])
     return root
@@ -50,13 +50,13 @@ def _shares(root: Root, row: str, spec: Specialized, folds: Sequence[Root]) -> b
     own = {v for v in walk(root.inputs(), is_fold) if row in v.axes}
     dear = any(map(divides, own))
     for values in (*([*roots_of([s])] for s in spec.stores),
-                   *(r.inputs() for r in folds if not _folds_columns(r))):
+                   *(r.inputs() for r in folds if not folds_columns(r))):
         at_once = {*folds_below(values)} == {*root.needs}
         dear |= cost(own.intersection(walk(values, is_fold))) >= (1 if at_once else DEAR)
     return dear
 
 
-def _folds_columns(root: Root) -> bool:
+def folds_columns(root: Root) -> bool:
     """Whether a fold goes in strips along all rows of a matrix, and its states may be merged."""
     strip = root.order[-1]
     return root.merges and len(root.over) == 1 and root.order == (f"{strip}/", *root.over, strip)

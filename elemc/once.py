@@ -35,7 +35,7 @@ def _add(wanted: Iterable[Value], entered: Sequence[str], spec: Specialized, fou
          waits: str = "") -> None:
     """Add the largest values below `wanted` that loops over these axes should find in buffers.
 
-    Those of each index of the axis that `waits` are called for chunks of it.
+    Not what is called for chunks of the axis of a root that `waits`.
     """
     used = set(wanted := list(wanted))  # by the loops, not only by what is in buffers
     for value in reversed(walk(wanted, is_fold)):
@@ -66,8 +66,8 @@ def _least_cost(value: Value, entered: Sequence[str], waits: str, spec: Speciali
     if around and math.prod(spec.between(a)[0] for a in around) >= AGAIN:
         return DEAR
     row = order[-1]  # the compiler makes vectors of several rows of few elements
-    few = spec.between(row)[0] <= FEW or order[last] == waits
-    return HEAVY if row not in value.axes and not few and spec.between(row)[0] < LINED else 0
+    alone = FEW < spec.between(row)[0] < LINED and order[last] != waits
+    return HEAVY if row not in value.axes and alone else 0
 
 
 def _may_come_first(value: Value) -> bool:

@@ -143,7 +143,7 @@ class _Scheduler(Keeping):
                 kept += self.keep_row(segment, segments[k + 1:], (*bound, segment.axis), scope)
             self.keep_in_outputs(segment)
             self.buffer_late(segment, segments[k + 1:], bound, scope)
-            kept += self.functions_of_rows(segments[k:], bound, scope)
+            kept += self.functions_first(segments[k:], bound, scope)
             self.segment(segment, bound, scope)
         self.later = around
         pair_scans(scope.body)

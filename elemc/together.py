@@ -20,6 +20,7 @@ import numpy as np
 from .accesses import memory_order, most_sliced, order_in_memory
 from .cost import ABREAST, FAR_ABREAST, HEAVY, calls
 from .layout import INTERLEAVED
+from .linked import folds_columns
 from .nest import CHUNK, LANES, PACK, ROWS
 from .quotients import divides
 from .refold import loads_of
@@ -69,10 +70,8 @@ def _by_rows(found: Sequence[Root]) -> list[Root]:
 
 
 def _could_go_by_rows(root: Root) -> bool:
-    """Whether a fold goes in strips along all rows of a matrix, and its states may be merged."""
-    strip = root.order[-1]
-    return root.merges and len(root.over) == 1 and not root.waits and (
-        root.order == (f"{strip}/", *root.over, strip))
+    """Whether a fold goes in strips along all rows of a matrix, and not in chunks of them."""
+    return folds_columns(root) and not root.waits
 
 
 def _over_slices(found: list[Root], spec: Specialized) -> list[Root]:
