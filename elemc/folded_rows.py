@@ -119,7 +119,7 @@ def singly(roots: Sequence[Root], bound: Sequence[str], spec: Specialized) -> bo
     along that axis, but multiplies no more than it keeps.  Nor of rows that fill one vector, if
     they are all that is folded there; of those few elements apart, nobody does better.
     """
-    *_, around, axis = ("", *(b for b in bound if not is_side(b)))
+    *_, around, axis = ("", *(b for b in bound if not is_side(b) and ":" not in b))
     folds = [r for r in roots if axis in r.over]
     fills = spec.between(axis)[0] == VECTOR
     apart = any(1 < spec.operands[v.operand].layout.step <= STEP for r in folds

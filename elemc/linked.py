@@ -19,11 +19,11 @@ from .values import LINED, SHORT, Specialized, is_fold, roots_of, walk
 
 
 def linked(root: Root, spec: Specialized, folds: Sequence[Root] = ()) -> Root:
-    """The root, with the axis of the rows of which it takes functions, if these are short enough.
+    """The root, with the axis of the rows for which it `waits`, if any; of one axis alone.
 
-    Folds of columns that need folds of the same rows go over them again, too, where they wait for
-    no function: but for rows that are not short, if these come from memory, or if other `folds`, or
-    stores, share what is dear with it.
+    It takes functions of what each of these rows gives, and goes along rows that are short enough.
+    Or it folds columns, and takes folds of the same rows; of rows that are not short only if they
+    do not come from memory, and it shares nothing dear with stores and the other `folds`.
     """
     *around, row = root.loops or ("",)
     given = {v: max(v.axes, key=root.loops.index) for v in walk(root.inputs(), is_fold)
@@ -78,13 +78,17 @@ def in_chunks_of_rows(found: Sequence[Root], spec: Specialized) -> list[Root]:
             around = {()}
         if len(chunks) == len(around) == 1 and (first := around.pop()) is not None:
             found = _in_chunks(found, axis, chunks.pop(), first)
-    return [r if {r.waits} & {axis_of(a) for a in r.order if ":" in a} else replace(r, waits="")
-            for r in found]
+    return [r if any(":" in a and axis_of(a) == r.waits for a in r.order) else
+            replace(r, waits="") for r in found]
 
 
 def _in_chunks(found: Sequence[Root], axis: str, chunk: str, around: tuple[str, ...]
                ) -> Sequence[Root]:
-    """Roots in which those that enter `axis` within `around` enter chunks of it."""
+    """Roots in which those that enter `axis` within `around` enter chunks of it.
+
+    Roots along this axis alone do if they take what rows give; they wait, too, so that functions
+    that others take are called once.
+    """
     rows = [r for r in found if _around(r, axis) == around]
     if any(axis in r.over and not r.merges or not r.over.isdisjoint(around) for r in rows):
         return found

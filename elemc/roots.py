@@ -33,7 +33,8 @@ class Root:
     given : Value or None
         The condition of that choice.
     waits : str
-        The axis of rows of which functions are called, for many rows before the loop over them.
+        The axis of rows of which it takes what functions, called for many before, or other folds,
+        in a loop of their own, give.
     """
 
     of: Store | Fold

@@ -65,8 +65,11 @@ class RowEnds(Picking):
         if len(ends) < len(item.folds) or any(
                 is_store(s) and s not in stores for s in item.body):
             stores = []  # inputs are read for the last time, and lanes merged, before all of these
+        own = {s.name for s in item.body if isinstance(s, Local)}
+        fresh = [s for s in item.body if in_lanes(s, own)]  # states that every turn begins
         last = needed(item.body, lambda s: in_lanes(s, ends) or s in stores)
-        others = needed(item.body, lambda s: not (in_lanes(s, ends) or s in stores)) if last else []
+        others = needed(item.body, lambda s: not (
+            in_lanes(s, ends) or s in stores or s in fresh)) if last else []
         # any element may be folded twice, and is still what it was
         again = bool(last) and not stores and not others and all(f.idempotent for f in item.folds)
         same = again and any(f.top for f in item.folds)  # gcc spills the states of two
@@ -88,7 +91,8 @@ class RowEnds(Picking):
         if picks:
             view["picks"], self.apart_of = self.picked(item, count, stop)
         view["last"] = self.body(last) if again else [
-            part for s in last for part in self.left_out(s, f"l < {lanes} - {left}")]
+            part for s in last for part in (self.body([s]) if s in fresh else self.left_out(
+                s, f"l < {lanes} - {left}"))]
         self.apart_of = {}
         around, self.after_lanes = self.after_lanes, True
         known = self.known(item.axis)

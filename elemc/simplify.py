@@ -222,7 +222,7 @@ def _but(x: Node, where: float, value: float, power: Node) -> Node:
 
 
 def _product(x: Node, n: int, wide: np.dtype) -> Node:
-    """x**n as products of dtype `wide`: of floats as doubles no product leaves their range.
+    """x**n as products of dtype `wide`: none leaves their range where the power is a float.
 
     Those of an inverse share it; complex infinities have NumPy's powers, which are products'.
     """

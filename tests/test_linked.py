@@ -114,6 +114,18 @@ def test_rows_are_folded_once_where_that_is_dear():
     assert text.count("for (int64_t i0 = begin0; i0 < end0; i0++)") == 1
 
 
+def test_folds_of_rows_beside_what_waits_for_another_phase():
+    """Few rows are folded within chunks; what these chunks are called is no axis."""
+    def f(x):
+        s = np.sum(x, axis=1)
+        return np.sum(s), x * np.max(x) * np.exp(s)[:, None], s
+
+    for shape in (12, 20), (15, 9), (8, 40):
+        x = RNG.uniform(-1, 1, shape)
+        for a, b in zip(ec.compile(f)(x), f(x), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
+
+
 def test_threads_give_the_same_bits():
     before = ec.get_num_threads()
     try:

@@ -251,3 +251,22 @@ def test_scans_from_either_end_share_a_loop(first):
     assert " - 1 - i" in product.dump(x)
     want = np.max([np.prod(np.delete(x, k, 1), axis=1) for k in range(70)], axis=0)
     np.testing.assert_allclose(product(x), want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("columns", [2, 3, 5, 8, 12])
+def test_rows_that_fill_no_lanes_begin_their_scans(columns):
+    """Where such rows are gone through once more, their scans begin as the others do."""
+    def shifted(x):
+        v = np.cumsum(x, axis=1)
+        return v + np.mean(np.sum(v, axis=1))
+
+    def scaled(x):
+        v = np.maximum.accumulate(x, axis=1)
+        return v * np.max(v), np.sum(np.max(v, axis=1))
+
+    f, g = ec.compile(shifted), ec.compile(scaled)
+    for rows in (9, 17, 40, 300, 1024):
+        x = RNG.normal(size=(rows, columns))
+        np.testing.assert_allclose(f(x), shifted(x), rtol=1e-10, atol=1e-12)
+        for a, b in zip(g(x), scaled(x), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12)
