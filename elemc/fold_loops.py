@@ -258,7 +258,8 @@ class FoldLoops(Fetches):
         view |= self.pair(item, view, fetched) if item.at_once > 1 else {}
         laned = view["laned"] = [f for f in folds if f["name"] in item.laned]
         if laned:
-            self.lanes_of(LANES)
+            lanes = self.lanes_of(LANES)
+            view["halves"] = [f"{lanes} / {1 << k}" for k in range(1, LANES.bit_length())]
         return view | self.joined(folds, "" if item.strip is None else "[l]")
 
     def pair(self, item: Loop | Blocks, view: dict[str, Any], fetched: set[int]) -> dict[str, Any]:
