@@ -74,7 +74,7 @@ class Expressions:
         self.mentioned: set[str] = set()
         self.running: set[str] = set()  # folds whose states are in registers for several rows
         self.target = ""  # what is being assigned to
-        self.width = ""  # of rows side by side
+        self.width = 0  # of narrow rows
         self.strip = "STRIP"  # the name of the length of strips around
         self.ends: tuple[()] | tuple[str, str] = ()  # where the part of a strip begins and ends
         self.staged: set[str] = set()  # arrays that are as long as parts

@@ -233,7 +233,7 @@ class FoldLoops(Fetches):
             for fold in item.folds:
                 self.need_strip(self.strip, fold.dtype.itemsize, len(item.folds), wide)
             self.wide = wide if each else 1  # the parts of chunks, which have arrays of their own
-        self.width = self.strip if item.laned else str(item.width)
+        self.width = item.width
         folds = [self.fold(f, item) for f in item.folds]
         rows, folds = [f for f in folds if f["row"]], [f for f in folds if not f["row"]]
         tree = any(f["tree"] for f in folds)
@@ -256,11 +256,14 @@ class FoldLoops(Fetches):
                 "packed": self.packed(item) if item.packed else None}
         self.wide = 1
         view |= self.pair(item, view, fetched) if item.at_once > 1 else {}
-        laned = view["laned"] = [f for f in folds if f["name"] in item.laned]
-        if laned:
-            lanes = self.lanes_of(LANES)
-            view["halves"] = [f"{lanes} / {1 << k}" for k in range(1, LANES.bit_length())]
+        view["laned"] = {f.name: self.lane_halves(f) for f in item.folds if f.name in item.laned}
         return view | self.joined(folds, "" if item.strip is None else "[l]")
+
+    def lane_halves(self, fold: LaneFold) -> dict[str, str]:
+        """How many of the states that rows abreast have for every lane take the others, and how."""
+        rows, lanes = f"{fold.name}_rows", self.lanes_of(LANES)
+        return {half: self.merge(fold, f"{rows}[l]", f"{rows}[l + {half}]") for half in (
+            f"{lanes} / {1 << k} * {self.strip}" for k in range(1, LANES.bit_length()))}
 
     def pair(self, item: Loop | Blocks, view: dict[str, Any], fetched: set[int]) -> dict[str, Any]:
         """Several turns of a loop at once, until fewer are left; of chunks, until one is.

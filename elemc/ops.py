@@ -116,9 +116,9 @@ def inverse_of(y: Any) -> tuple[np.floating, np.floating]:
     return high, y.dtype.type(float(exact - Fraction(float(high))))
 
 
-# The same as x ** y of a whole number y, 1 or more in size, which is a constant.
+# The same as x ** y of doubles and a constant y, a whole number of 1 to 63 in size.
 WHOLE_POWER = replace(OPS["power"], name="whole_power", kinds="f", cost=12, raises=None,
-                      c={"f": "whole_power_{S}({0}, {1})"})
+                      c={"float64": "whole_power_f64({0}, {1})"})
 
 # The square root of something that is 0 where its own gradient is.
 ROOT = replace(OPS["sqrt"], name="root")
