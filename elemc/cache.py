@@ -110,15 +110,37 @@ def _check(entry: Path) -> str | None:
     return None
 
 
+def _judge(entry: Path) -> str | None:
+    """What is wrong with an entry, as `_check`: "" if there is none.
+
+    Other processes put entries in place, and in the place of others, between two looks at one's
+    files: what is wrong counts if the directory is there and the same before and after.
+    """
+    standing = _standing(entry)
+    while standing is not None:
+        wrong, before, standing = _check(entry), standing, _standing(entry)
+        if wrong is None or standing == before:
+            return wrong
+    return ""
+
+
+def _standing(entry: Path) -> tuple[int, int] | None:
+    """What tells the directory from another in its place: numbers of inodes are used again."""
+    try:
+        found = os.lstat(entry)
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns
+
+
 def fetch(key: str) -> Path | None:
     """The library of `key` if a good one is stored; a damaged one is warned of and removed."""
     for root in map(Path, roots()):
         entry = root / key
-        # A look between two moves of another process sees halves: look twice before judging.
-        wrong = _check(entry) and _check(entry)
+        wrong = _judge(entry)
         if wrong is None:
             return entry / LIBRARY
-        if os.path.lexists(entry):
+        if wrong:
             discard(entry)
             warnings.warn(f"cache entry {entry} is damaged and will be rebuilt: {wrong}",
                           CacheWarning, stacklevel=2)
@@ -203,9 +225,11 @@ def _publish(work: Path, entry: Path) -> bool:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
-        if _check(entry) is None:
+        wrong = _judge(entry)
+        if wrong is None:
             return False
-        discard(entry)
+        if wrong:
+            discard(entry)
     raise OSError(errno.EEXIST, "a damaged entry cannot be replaced", str(entry))
 
 

@@ -119,6 +119,41 @@ def test_damaged_entry_in_the_way_of_a_new_one_is_replaced(root, damage):
     assert cache.fetch(KEY) == path and path.read_bytes() == b"library"
 
 
+@pytest.mark.parametrize("damage", [lambda entry: None, DAMAGE["no meta"], DAMAGE["no library"]])
+def test_an_entry_put_in_place_while_one_looks_is_not_damaged(root, damage, monkeypatch):
+    def beside_another_process(entry):
+        found = look(entry)
+        monkeypatch.setattr(cache, "_check", look)
+        cache.discard(entry)
+        put(library=b"another process's")
+        return found
+
+    put()
+    damage(root / KEY)
+    look = cache._check
+    monkeypatch.setattr(cache, "_check", beside_another_process)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        path = cache.fetch(KEY)
+    assert path.read_bytes() == b"another process's" and not leftovers(root)
+
+
+def test_an_entry_put_there_after_a_look_is_not_damaged(root, monkeypatch):
+    def before_another_process(entry):
+        found = look(entry)
+        if not entry.exists():
+            put()
+        return found
+
+    look = cache._check
+    monkeypatch.setattr(cache, "_check", before_another_process)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cache.fetch(KEY) in (None, root / KEY / "kernel.so")
+    put()
+    assert cache.fetch(KEY) == root / KEY / "kernel.so"
+
+
 def test_the_slower_process_uses_the_winners(root):
     def build(work):
         (work / cache.SOURCE).write_text("int k;\n")
