@@ -12,7 +12,7 @@ from .cost import HEAVY, cost
 from .dtypes import ctype
 from .fetching import Fetches
 from .folded_rows import times_as_wide
-from .jamming import FOURS, adds_slices, by_two, other_turn, renamed
+from .jamming import adds_slices, by_two, other_turn, renamed
 from .nest import (
     LANE_BYTES,
     LANES,
@@ -29,7 +29,7 @@ from .nest import (
     values_of,
 )
 from .nest_leaves import LaneFold
-from .paired import beside, nested, whole
+from .paired import beside, crossing, nested, whole
 from .picking import is_store
 from .row_ends import grouped, turns
 from .values import SHORT, Load, walk
@@ -41,6 +41,7 @@ from .values import SHORT, Load, walk
 # them before.
 STRIP_BYTES = {"STRIP": 8192, "STAGE": 512, "ABREAST": 128, "SLICED": 512, "TURN": 128,
                "TURNED": 2048, "PIECE": 2048, "HALF_PIECE": 1024}
+TOGETHER = {2: "twos", 3: "threes", 4: "fours", 5: "fives", 6: "sixes", 7: "sevens"}
 LEAST_BYTES = 512  # of a strip with many arrays
 
 
@@ -285,14 +286,14 @@ class FoldLoops(Fetches):
             turns_of.append(self.body(turn))
         self.instead = around
         self.turn, self.at_once, self.streams = "", 1, False
-        join = nested if adds_slices(item) else beside
+        joins = {"lanes": beside, "strip": crossing} | ({"loop": nested} if adds_slices(item) else {})
         together = [s for some in zip(*turns_of, strict=True) for s in (
-            [reduce(join, some)] if join is nested or some[0]["kind"] == "lanes" else some)]
+            [reduce(joins[some[0]["kind"]], some)] if some[0]["kind"] in joins else some)]
         if chunks:
             together = [whole(s) if s["kind"] == "lanes" else s for s in together]
         left = f"{stop} - {grouped(turns(start, stop))} % {item.at_once}"
         return {"pair": together, "at_once": item.at_once,
-                "by": "fours" if item.at_once == FOURS else "twos",
+                "by": TOGETHER[item.at_once],
                 "until": f"{view['stop']} - {item.at_once - (not chunks)}",
                 "if": f"{sooner} && " if sooner else "",
                 "left_start": f"{sooner} ? {left} : {start}" if sooner else left}
@@ -333,8 +334,8 @@ class FoldLoops(Fetches):
             {"kind": "assign", "target": f"{name}_l", "value": f"{of}({name}_l, {one}, {two})"}
             for (name, (of, _)), one, two in zip(folds.items(), *values, strict=True)]
 
-    def other_turn(self, body: Sequence[Statement], k: int = 1) -> tuple[list[Statement], str]:
-        """The same statements under other names, for turn `k`, and what these begin with."""
+    def other_turn(self, body: Sequence[Statement], k: int = 0) -> tuple[list[Statement], str]:
+        """The same under other names, for turn `k` or a next row, and what these begin with."""
         return other_turn(body, names_made([
             s for p in self.kernel.phases for s in statements(p.body)]), k)
 

@@ -49,13 +49,19 @@ from .values import (
 
 WITH_NAN = (OPS["maximum"], OPS["minimum"])  # the result is NaN if any operand is
 FOURS, ROWS_IN_TURN = 4, 8  # side by side; block by block
-PREFIXES = "other_", "third_", "fourth_"  # of the names of the second turn, and further ones
+MEETING = 6, 7, 5, 4  # turns that fold the same rows: as many as leave the fewest, of few all
+# Of the names of a next row, and of further turns.
+PREFIXES = "next_", "other_", "third_", "fourth_", "fifth_", "sixth_", "seventh_"
 
 
 def jam(kernel: Kernel, spec: Specialized) -> None:
     """Let loops over rows take two turns at once, or some in turn, where that pays."""
     for phase in kernel.phases:
         for item in statements(phase.body):
+            if isinstance(item, Loop) and _meets(item) and _shares_rows(item, spec):
+                low, high = spec.between(item.axis)
+                item.at_once = (high if high < ROWS_IN_TURN else MEETING[0] if low < high
+                                else min(MEETING, key=lambda n, rows=high: rows % n))
             if not isinstance(item, (Loop, Blocks)) or not _rows_apart(item):
                 continue
             if _pays(item, spec) or adds_slices(item) and _goes_far(item, spec):
@@ -66,6 +72,33 @@ def jam(kernel: Kernel, spec: Specialized) -> None:
             if _share_much(rows, row, spec):
                 rows.at_once = ROWS_IN_TURN
                 row.asks = frozenset()  # each asks for what follows in its own row
+
+
+def _meets(item: Loop) -> bool:
+    """Whether every turn folds rows along a strip, into states of its own, and stores these."""
+    match item:
+        case Loop(kind="plain", reverse=False, independent=False, lines=(), body=[
+                Loop(kind="strip", length="STRIP", lines=(), body=[Blocks() as rows, *stores])]):
+            *lets, lane = rows.body
+            return rows.run > 1 and not (rows.packed or rows.laned) and all(
+                f.part is None and f.rows is None for f in rows.folds) and all(
+                isinstance(s, Let) for s in lets) and all(
+                isinstance(s, Loop) and s.kind in ("lane", "parts") for s in (lane, *stores))
+    return False
+
+
+def _shares_rows(item: Loop, spec: Specialized) -> bool:
+    """Whether some turns at once read the rows that they fold once for all, and compute little.
+
+    So products of matrices are folded, by as many rows as there are registers for.
+    """
+    [strip] = item.body
+    [rows, *_] = strip.body if isinstance(strip, Loop) else []
+    assert isinstance(rows, Blocks)
+    values = [*walk(v for s in statements(rows.body) for v in values_of(s))]
+    loads = [v for v in values if isinstance(v, Load) and rows.strip in v.axes]
+    return len(rows.folds) == 1 and cost(values) < HEAVY and bool(loads) and not any(
+        item.axis in v.axes for v in loads) and spec.between(item.axis)[1] > 1
 
 
 def _over_rows(body: Sequence[Statement]) -> Iterator[tuple[Loop, Loop]]:
@@ -183,15 +216,16 @@ def _rows_apart(item: Loop | Blocks) -> bool:
     return plain and all(map(apart, inside))
 
 
-def other_turn(body: Sequence[Statement], taken: set[str], k: int = 1
+def other_turn(body: Sequence[Statement], taken: set[str], k: int
                ) -> tuple[list[Statement], str]:
     """The same statements, under names that are not `taken`, and what these begin with.
 
-    `k` tells several of them apart.
+    `k` tells several of them apart; 0 is the next row of one turn.
     """
     own = {s.name for s in statements(body) if isinstance(s, Let)}
-    folds = {f.name for s in statements(body) if isinstance(s, LaneLoop) for f in s.folds}
-    names, first = own | folds | {f"{name}_lane" for name in folds}, PREFIXES[k - 1]
+    folds = {f.name for s in statements(body) if isinstance(s, (LaneLoop, Blocks))
+             for f in s.folds}
+    names, first = own | folds | {f"{name}_lane" for name in folds}, PREFIXES[k]
     prefix = first
     while not taken.isdisjoint(prefix + n for n in names):
         prefix += first
@@ -237,7 +271,7 @@ def _renamed(item: Statement, names: Mapping[str, str]) -> Statement:
         case Write():
             mask = None if item.mask is None else new[item.mask]
             return replace(item, value=new[item.value], mask=mask)
-        case LaneLoop():
+        case LaneLoop() | Blocks():
             folds = [replace(f, name=names[f.name]) for f in item.folds]
             return replace(item, folds=folds, body=[_renamed(s, names) for s in item.body])
         case Loop():

@@ -37,6 +37,16 @@ def nested(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return one | lists | {key: both(key) for key in ("body", "ones", "last")}
 
 
+def crossing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Two loops over strips that fold the same rows, with states of their own, as one."""
+    (rows, *stores), (also, *more) = one["body"], other["body"]
+    lists = {k: [*v, *also[k]] for k, v in rows.items() if isinstance(v, list)}
+    texts = {k: f"{rows[k]}, {also[k]}" for k in ("set_trees", "set_exact", "merge_exact")
+             if rows[k]}
+    run = rows["run"] and {**rows["run"], "body": [*rows["run"]["body"], *also["run"]["body"]]}
+    return one | {"body": [rows | lists | texts | {"run": run}, *stores, *more]}
+
+
 def after(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The statements of two turns; what both add to, gcc would store and read again in between."""
     def targets(body: Sequence[dict[str, Any]]) -> set[str]:

@@ -101,6 +101,8 @@ def _order_over_slices(root: Root, spec: Specialized) -> tuple[str, ...]:
     if not slices or not root.merges or kept[:len(around)] != around or (
             root.order != (*kept[:-1], f"{row}/", *rows, row) or spec.between(row)[1] < VECTOR):
         return ()
+    if not any(v.axes.issuperset(root.loops) for v in loads):
+        return ()
     (low, high), (least, most) = spec.between(row), spec.between(rows[0])
     many = spec.between(slices[0])[0] > SLICES
     shared = around or least >= DEEP
