@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from .cost import PAGE, SLICED
 from .layout import Operand
-from .values import LINED, ZERO, Access, Load, Specialized, Store
+from .values import LINED, ZERO, Access, Fold, Load, Specialized, Store, is_fold, walk
 
 MANY_ROWS = 32  # at least, for which what they share is repeated: copies take time
 
@@ -82,3 +82,10 @@ def read_again(loads: Iterable[Load], axis: str, operands: Sequence[Operand]) ->
              and (layout := operands[v.operand].layout).step > 0
              and runs_along(v.access, layout.perm, axis)]
     return again if len(again) > 1 else []
+
+
+def operands_meet(fold: Fold) -> bool:
+    """Whether operands meet in a fold: none of what it reads itself has all of its axes."""
+    loads = [v.axes for v in walk(fold.args, is_fold) if isinstance(v, Load)]
+    return fold.merges and bool(loads) and not any(
+        axes.issuperset(fold.axes.union(fold.over)) for axes in loads)

@@ -14,6 +14,7 @@ from .accesses import (
     memory_order,
     most_repeated,
     most_sliced,
+    operands_meet,
     order_in_memory,
     read_again,
 )
@@ -83,6 +84,7 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
         marks.of_repeated()
         marks.of_few()
         marks.of_rows_abreast()
+        marks.of_meeting_rows()
         marks.of_what_is_dear()
         marks.of_chunks()
     elif len(spec.axes) == 1:
@@ -290,6 +292,11 @@ class _Marks:
                 for e in extents:
                     self.found.setdefault(e, (VECTOR, LONGEST) if e in long else
                                           (1, LONGEST if long else VECTOR - 1))
+
+    def of_meeting_rows(self) -> None:
+        """Rows of operands that meet in a fold lie side by side if they have up to `NARROW`."""
+        for fold in (f for f in self.folds if len(f.over) == 1 < len(f.axes) and operands_meet(f)):
+            self.meet(self.longest(*fold.over), [0, NARROW])
 
     def of_what_is_dear(self) -> None:
         """What does not change along an axis minds whether that has `AGAIN` indices."""

@@ -34,7 +34,7 @@ from .values import (
 )
 
 PRIMARY, CAST = 16, 14
-FIXED = ("ABREAST", "TURN")  # strips in whose buffers rows are as long even if there is less
+FIXED = ("ABREAST", "SIDED", "TURN")  # strips in whose buffers shorter rows are as long, too
 
 Text = tuple[str, int]  # an expression and its precedence
 

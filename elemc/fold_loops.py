@@ -35,12 +35,13 @@ from .row_ends import grouped, turns
 from .values import SHORT, Load, walk
 
 # Bytes of the arrays of a strip, at most: of the states of folds, which stay in the first cache;
-# of a value that goes through stages, as much as a processor looks ahead; of rows abreast; of what
-# is read across slice after slice, and stays in the second cache; of lines that are turned; of
-# doubles that lie in a line each; of what functions take from memory, and of what is computed for
-# them before.
-STRIP_BYTES = {"STRIP": 8192, "STAGE": 512, "ABREAST": 128, "SLICED": 512, "TURN": 128,
-               "TURNED": 2048, "PIECE": 2048, "HALF_PIECE": 1024}
+# of a value that goes through stages, as much as a processor looks ahead; of rows abreast; of rows
+# side by side that others meet, and of what is read across slice after slice, which stay in the
+# second cache; of lines that are turned; of doubles that lie in a line each; of what functions take
+# from memory, and of what is computed for them before.
+STRIP_BYTES = {"STRIP": 8192, "STAGE": 512, "ABREAST": 128, "SIDED": 512, "SLICED": 512,
+               "TURN": 128, "TURNED": 2048, "PIECE": 2048, "HALF_PIECE": 1024}
+# What turns at once are called.
 TOGETHER = {2: "twos", 3: "threes", 4: "fours", 5: "fives", 6: "sixes", 7: "sevens"}
 LEAST_BYTES = 512  # of a strip with many arrays
 
@@ -231,8 +232,8 @@ class FoldLoops(Fetches):
         each = item.axis in self.kernel.chunks  # these are long, and so few
         if item.strip is not None:
             wide = times_as_wide(item, self.kernel)
-            for fold in item.folds:
-                self.need_strip(self.strip, fold.dtype.itemsize, len(item.folds), wide)
+            count = len(item.folds) << (self.at_once - 1).bit_length()  # so they are lines apart
+            self.need_strip(self.strip, max(f.dtype.itemsize for f in item.folds), count, wide)
             self.wide = wide if each else 1  # the parts of chunks, which have arrays of their own
         self.width = item.width
         folds = [self.fold(f, item) for f in item.folds]
@@ -286,7 +287,8 @@ class FoldLoops(Fetches):
             turns_of.append(self.body(turn))
         self.instead = around
         self.turn, self.at_once, self.streams = "", 1, False
-        joins = {"lanes": beside, "strip": crossing} | ({"loop": nested} if adds_slices(item) else {})
+        joins = {"lanes": beside, "blocks": crossing, "strip": crossing}
+        joins |= {"loop": nested} if adds_slices(item) else {}
         together = [s for some in zip(*turns_of, strict=True) for s in (
             [reduce(joins[some[0]["kind"]], some)] if some[0]["kind"] in joins else some)]
         if chunks:

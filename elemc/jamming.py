@@ -58,10 +58,8 @@ def jam(kernel: Kernel, spec: Specialized) -> None:
     """Let loops over rows take two turns at once, or some in turn, where that pays."""
     for phase in kernel.phases:
         for item in statements(phase.body):
-            if isinstance(item, Loop) and _meets(item) and _shares_rows(item, spec):
-                low, high = spec.between(item.axis)
-                item.at_once = (high if high < ROWS_IN_TURN else MEETING[0] if low < high
-                                else min(MEETING, key=lambda n, rows=high: rows % n))
+            if isinstance(item, Loop):
+                item.at_once = max(item.at_once, _shared_by(item, spec))
             if not isinstance(item, (Loop, Blocks)) or not _rows_apart(item):
                 continue
             if _pays(item, spec) or adds_slices(item) and _goes_far(item, spec):
@@ -74,31 +72,39 @@ def jam(kernel: Kernel, spec: Specialized) -> None:
                 row.asks = frozenset()  # each asks for what follows in its own row
 
 
-def _meets(item: Loop) -> bool:
-    """Whether every turn folds rows along a strip, into states of its own, and stores these."""
-    match item:
-        case Loop(kind="plain", reverse=False, independent=False, lines=(), body=[
-                Loop(kind="strip", length="STRIP", lines=(), body=[Blocks() as rows, *stores])]):
-            *lets, lane = rows.body
-            return rows.run > 1 and not (rows.packed or rows.laned) and all(
-                f.part is None and f.rows is None for f in rows.folds) and all(
-                isinstance(s, Let) for s in lets) and all(
-                isinstance(s, Loop) and s.kind in ("lane", "parts") for s in (lane, *stores))
-    return False
+def _sharing(item: Loop) -> Blocks | None:
+    """The fold of rows along a strip, into states of its own, that a turn consists of, if any."""
+    body = item.body
+    match body:
+        case [Loop(kind="strip", length="STRIP", lines=()) as strip]:
+            body = strip.body
+    match item, body:
+        case Loop(kind="plain", reverse=False, independent=False, lines=()), [
+                Blocks(strip=str(), packed=[], laned=(), folds=[fold], body=[*lets, lane]) as rows,
+                *stores] if (rows.run > 1 and fold.part is None and fold.rows is None
+                             and all(isinstance(s, Let) for s in lets)
+                             and all(isinstance(s, Loop) and s.kind in ("lane", "parts")
+                                     for s in (lane, *stores))):
+            return rows
+    return None
 
 
-def _shares_rows(item: Loop, spec: Specialized) -> bool:
-    """Whether some turns at once read the rows that they fold once for all, and compute little.
+def _shared_by(item: Loop, spec: Specialized) -> int:
+    """How many turns at once read what they fold once for all, if that pays; or 1.
 
-    So products of matrices are folded, by as many rows as there are registers for.
+    So products of matrices are folded, and distances, by as many rows as there are registers for.
     """
-    [strip] = item.body
-    [rows, *_] = strip.body if isinstance(strip, Loop) else []
-    assert isinstance(rows, Blocks)
-    values = [*walk(v for s in statements(rows.body) for v in values_of(s))]
-    loads = [v for v in values if isinstance(v, Load) and rows.strip in v.axes]
-    return len(rows.folds) == 1 and cost(values) < HEAVY and bool(loads) and not any(
-        item.axis in v.axes for v in loads) and spec.between(item.axis)[1] > 1
+    rows = _sharing(item)
+    if rows is None:
+        return 1
+    values = walk(v for s in statements(rows.body) for v in values_of(s))
+    shared = [v for v in values if isinstance(v, (Load, Element)) and rows.strip in v.axes]
+    if cost(values) >= HEAVY or not shared or any(item.axis in v.axes for v in shared):
+        return 1
+    low, high = spec.between(item.axis)
+    if high < ROWS_IN_TURN:
+        return high
+    return MEETING[0] if low < high else min(MEETING, key=lambda n: high % n)
 
 
 def _over_rows(body: Sequence[Statement]) -> Iterator[tuple[Loop, Loop]]:

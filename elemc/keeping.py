@@ -59,9 +59,9 @@ class Keeping(Folding):
         self.later: Sequence[Segment] = []  # loops that find outputs in a cache, at all levels
         self.apart: Sequence[Root] = ()  # functions of what rows give, in loops of their own
 
-    def compute_once(self) -> None:
-        """The phases of what loops would compute again and again."""
-        ahead = once(self.roots, self.spec)
+    def compute_once(self, some: Sequence[Root]) -> bool:
+        """The phases of what the loops of some roots would compute again and again, if any."""
+        ahead = once(some, self.spec, self.buffered.__contains__)
         for axes in dict.fromkeys(ahead.values()):
             scope, values = self.phase(axes[0]), [v for v in ahead if ahead[v] == axes]
             for k, axis in enumerate(axes):
@@ -73,6 +73,7 @@ class Keeping(Folding):
                 self.planned[value] = replace(
                     self.buffer("buffer", value.dtype, axes), axes=value.axes)
             self.fill(values, scope)
+        return bool(ahead)
 
     def fill(self, values: Sequence[Value], scope: Scope) -> None:
         """Write values into the buffers that they have; from now on they are found there."""

@@ -38,13 +38,15 @@ def nested(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def crossing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Two loops over strips that fold the same rows, with states of their own, as one."""
-    (rows, *stores), (also, *more) = one["body"], other["body"]
-    lists = {k: [*v, *also[k]] for k, v in rows.items() if isinstance(v, list)}
-    texts = {k: f"{rows[k]}, {also[k]}" for k in ("set_trees", "set_exact", "merge_exact")
-             if rows[k]}
-    run = rows["run"] and {**rows["run"], "body": [*rows["run"]["body"], *also["run"]["body"]]}
-    return one | {"body": [rows | lists | texts | {"run": run}, *stores, *more]}
+    """Two folds of the same rows, into states of their own, or strips with such folds, as one."""
+    if one["kind"] == "strip":
+        (rows, *stores), (also, *more) = one["body"], other["body"]
+        return one | {"body": [crossing(rows, also), *stores, *more]}
+    lists = {k: [*v, *other[k]] for k, v in one.items() if isinstance(v, list)}
+    texts = {k: f"{one[k]}, {other[k]}" for k in ("set_trees", "set_exact", "merge_exact")
+             if one[k]}
+    run = one["run"] and {**one["run"], "body": [*one["run"]["body"], *other["run"]["body"]]}
+    return one | lists | texts | {"run": run}
 
 
 def after(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -64,7 +64,7 @@ from .values import (
 def schedule(spec: Specialized) -> Kernel:
     """The loop nests of one specialization."""
     scheduler = _Scheduler(spec)
-    scheduler.compute_once()
+    scheduler.compute_once(scheduler.roots)
     scheduler.top(scheduler.roots)
     repeat_rows(scheduler.kernel, spec)  # first: blocks are of several rows
     call_in_blocks(scheduler.kernel, spec)
@@ -99,6 +99,8 @@ class _Scheduler(Keeping):
             self.later = [] if self.spec.large else segments[k + 1:]  # which wait for memory
             self.keep_in_outputs(segment)
             self.buffer_late(segment, segments[k + 1:], (), None)
+            if k and self.compute_once(segment.roots):
+                serial = None
             if is_side(segment.axis):
                 self.given, serial = side_of(segment), None
                 self.top([replace(r, order=r.order[1:], given=None) for r in segment.roots])
@@ -210,7 +212,7 @@ class _Scheduler(Keeping):
             loop.ahead = axis_of(bound[-1])
         scope.body.append(loop)
         inside = scope.inside(loop.body)
-        if last and self.length in ("STRIP", "TURNED"):
+        if last and self.length in ("STRIP", "TURNED", "SIDED"):
             roots, inside = self.stages(segment, loop, inside, inner)
         self.level(roots, inner, inside)
         if loop.independent and not last:  # vectors go along this axis
@@ -361,7 +363,7 @@ class _Scheduler(Keeping):
         back: list[Statement] = []
         self.length = loop.length = next(
             (r.length for r in segment.roots if r.length != "STRIP"), "STRIP")
-        if loop.length == "ABREAST":
+        if loop.length in ("ABREAST", "SIDED"):
             back = self.abreast(segment.roots, loop.axis, inside)
         self.level(segment.roots, (*bound, segment.axis), inside)
         loop.body += back

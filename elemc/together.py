@@ -17,10 +17,11 @@ from itertools import takewhile
 
 import numpy as np
 
-from .accesses import memory_order, most_sliced, order_in_memory
+from .accesses import memory_order, most_sliced, operands_meet, order_in_memory
 from .cost import ABREAST, FAR_ABREAST, HEAVY, calls
 from .layout import INTERLEAVED
 from .linked import folds_columns
+from .meeting import side_by_side
 from .nest import CHUNK, LANES, PACK, ROWS
 from .quotients import divides
 from .refold import loads_of
@@ -48,7 +49,8 @@ from .values import (
 
 def together(found: list[Root], spec: Specialized) -> list[Root]:
     """The folds among roots, in the orders in which they go together."""
-    by_rows = _between_slices(_over_slices(_by_rows(found), spec), spec)
+    sided = side_by_side(found, spec)
+    by_rows = _between_slices(_over_slices(_by_rows(sided), spec), spec)
     return _slices_within(_in_chunks(_abreast(by_rows, spec), spec), spec)
 
 
@@ -101,7 +103,7 @@ def _order_over_slices(root: Root, spec: Specialized) -> tuple[str, ...]:
     if not slices or not root.merges or kept[:len(around)] != around or (
             root.order != (*kept[:-1], f"{row}/", *rows, row) or spec.between(row)[1] < VECTOR):
         return ()
-    if not any(v.axes.issuperset(root.loops) for v in loads):
+    if operands_meet(root.fold):
         return ()
     (low, high), (least, most) = spec.between(row), spec.between(rows[0])
     many = spec.between(slices[0])[0] > SLICES
