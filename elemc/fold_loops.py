@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import Any
 
 from .cnames import stem
 from .cost import HEAVY, cost
 from .dtypes import ctype
-from .fetching import Fetches
 from .folded_rows import times_as_wide
-from .jamming import adds_slices, by_two, other_turn, renamed
+from .jamming import by_two, renamed
 from .nest import (
     LANE_BYTES,
     LANES,
@@ -24,14 +22,13 @@ from .nest import (
     Loop,
     Statement,
     Write,
-    names_made,
     statements,
     values_of,
 )
 from .nest_leaves import LaneFold
-from .paired import beside, crossing, nested, whole
 from .picking import is_store
-from .row_ends import grouped, turns
+from .row_ends import grouped
+from .turns import Turns
 from .values import SHORT, Load, walk
 
 # Bytes of the arrays of a strip, at most: of the states of folds, which stay in the first cache;
@@ -41,12 +38,10 @@ from .values import SHORT, Load, walk
 # from memory, and of what is computed for them before.
 STRIP_BYTES = {"STRIP": 8192, "STAGE": 512, "ABREAST": 128, "SIDED": 512, "SLICED": 512,
                "TURN": 128, "TURNED": 2048, "PIECE": 2048, "HALF_PIECE": 1024}
-# What turns at once are called.
-TOGETHER = {2: "twos", 3: "threes", 4: "fours", 5: "fives", 6: "sixes", 7: "sevens"}
 LEAST_BYTES = 512  # of a strip with many arrays
 
 
-class FoldLoops(Fetches):
+class FoldLoops(Turns):
     """Writes loops that fold, and notes what they need declared."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -267,39 +262,6 @@ class FoldLoops(Fetches):
         return {half: self.merge(fold, f"{rows}[l]", f"{rows}[l + {half}]") for half in (
             f"{lanes} / {1 << k} * {self.strip}" for k in range(1, LANES.bit_length()))}
 
-    def pair(self, item: Loop | Blocks, view: dict[str, Any], fetched: set[int]) -> dict[str, Any]:
-        """Several turns of a loop at once, until fewer are left; of chunks, until one is.
-
-        `fetched` is what was asked for in advance before this loop.
-        """
-        chunks = self.kernel.chunks.get(item.axis)
-        start, stop, axis = view["start"], f"{view['stop']}{' - 1' if chunks else ''}", item.axis
-        self.at_once, turns_of, around = item.at_once, [], self.instead
-        self.streams = isinstance(item, Loop) and item.streams
-        sooner = "STREAMS" if self.streams else ""
-        for k in range(item.at_once):
-            turn, self.turn = self.other_turn(item.body, k) if k else (item.body, "")
-            self.fetched = set(fetched)
-            if k:
-                self.instead = {**around, axis: f"({view['var']} + {k})"}
-            if k and chunks:
-                self.instead[chunks.axis] = f"({view['of']} + {k} * {view['length']})"
-            turns_of.append(self.body(turn))
-        self.instead = around
-        self.turn, self.at_once, self.streams = "", 1, False
-        joins = {"lanes": beside, "blocks": crossing, "strip": crossing}
-        joins |= {"loop": nested} if adds_slices(item) else {}
-        together = [s for some in zip(*turns_of, strict=True) for s in (
-            [reduce(joins[some[0]["kind"]], some)] if some[0]["kind"] in joins else some)]
-        if chunks:
-            together = [whole(s) if s["kind"] == "lanes" else s for s in together]
-        left = f"{stop} - {grouped(turns(start, stop))} % {item.at_once}"
-        return {"pair": together, "at_once": item.at_once,
-                "by": TOGETHER[item.at_once],
-                "until": f"{view['stop']} - {item.at_once - (not chunks)}",
-                "if": f"{sooner} && " if sooner else "",
-                "left_start": f"{sooner} ? {left} : {start}" if sooner else left}
-
     def run(self, item: Blocks) -> dict[str, Any] | None:
         """The innermost loop for several rows at once, if memory is what it waits for."""
         apart = item.strip is None or item.packed or item.laned or item.run == 1 or any(
@@ -335,11 +297,6 @@ class FoldLoops(Fetches):
         return made + [
             {"kind": "assign", "target": f"{name}_l", "value": f"{of}({name}_l, {one}, {two})"}
             for (name, (of, _)), one, two in zip(folds.items(), *values, strict=True)]
-
-    def other_turn(self, body: Sequence[Statement], k: int = 0) -> tuple[list[Statement], str]:
-        """The same under other names, for turn `k` or a next row, and what these begin with."""
-        return other_turn(body, names_made([
-            s for p in self.kernel.phases for s in statements(p.body)]), k)
 
     def packed(self, item: Blocks) -> dict[str, Any]:
         """Several rows of a narrow strip side by side."""

@@ -49,7 +49,7 @@ from .values import (
 
 WITH_NAN = (OPS["maximum"], OPS["minimum"])  # the result is NaN if any operand is
 FOURS, ROWS_IN_TURN = 4, 8  # side by side; block by block
-MEETING = 6, 7, 5, 4  # turns that fold the same rows: as many as leave the fewest, of few all
+MEETING = 6, 7, 5  # turns that fold the same rows: as many as leave the fewest, of few all
 # Of the names of a next row, and of further turns.
 PREFIXES = "next_", "other_", "third_", "fourth_", "fifth_", "sixth_", "seventh_"
 
@@ -72,21 +72,36 @@ def jam(kernel: Kernel, spec: Specialized) -> None:
                 row.asks = frozenset()  # each asks for what follows in its own row
 
 
-def _sharing(item: Loop) -> Blocks | None:
-    """The fold of rows along a strip, into states of its own, that a turn consists of, if any."""
-    body = item.body
-    match body:
-        case [Loop(kind="strip", length="STRIP", lines=()) as strip]:
-            body = strip.body
-    match item, body:
-        case Loop(kind="plain", reverse=False, independent=False, lines=()), [
-                Blocks(strip=str(), packed=[], laned=(), folds=[fold], body=[*lets, lane]) as rows,
-                *stores] if (rows.run > 1 and fold.part is None and fold.rows is None
-                             and all(isinstance(s, Let) for s in lets)
-                             and all(isinstance(s, Loop) and s.kind in ("lane", "parts")
-                                     for s in (lane, *stores))):
-            return rows
-    return None
+def strips_of(item: Loop) -> list[Blocks]:
+    """The folds of rows along strips, into states of their own, in a loop that mixes its turns.
+
+    A turn may go twice.
+    """
+    found: list[Blocks] = []
+    for s in item.body:
+        match s:
+            case Loop(kind="strip", length="STRIP", lines=(), body=[Blocks() as rows, *rest]):
+                found.append(rows)
+            case Blocks() as rows:
+                found.append(rows)
+                rest = []
+            case _:
+                rest = [s]
+        if not all(isinstance(r, (Let, Write)) or isinstance(r, LaneLoop) and r in item.body
+                   or isinstance(r, Loop) and r.kind in ("lane", "parts") for r in rest):
+            return []
+    plain = item.kind == "plain" and not (item.reverse or item.independent or item.lines or any(
+        isinstance(s, Write) and s.mode != "write" for s in statements(item.body)))
+    return found if plain and all(map(_adds_rows, found)) else []
+
+
+def _adds_rows(rows: Blocks) -> bool:
+    """Whether a fold adds several rows at a time to a strip of states, and does nothing else."""
+    *lets, lane = rows.body
+    return (rows.strip is not None and rows.run > 1 and not (rows.packed or rows.laned)
+            and all(f.part is None and f.rows is None for f in rows.folds)
+            and all(isinstance(s, Let) for s in lets)
+            and isinstance(lane, Loop) and lane.kind == "lane")
 
 
 def _shared_by(item: Loop, spec: Specialized) -> int:
@@ -94,11 +109,11 @@ def _shared_by(item: Loop, spec: Specialized) -> int:
 
     So products of matrices are folded, and distances, by as many rows as there are registers for.
     """
-    rows = _sharing(item)
-    if rows is None:
+    strips = strips_of(item)
+    if not strips or sum(len(rows.folds) for rows in strips) > 1:
         return 1
-    values = walk(v for s in statements(rows.body) for v in values_of(s))
-    shared = [v for v in values if isinstance(v, (Load, Element)) and rows.strip in v.axes]
+    values = walk(v for s in statements(strips[0].body) for v in values_of(s))
+    shared = [v for v in values if isinstance(v, (Load, Element)) and strips[0].strip in v.axes]
     if cost(values) >= HEAVY or not shared or any(item.axis in v.axes for v in shared):
         return 1
     low, high = spec.between(item.axis)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -84,9 +85,10 @@ class Keeping(Folding):
 
     def plan(self, value: Value, over: Collection[str], shared: bool,
              strip: str | None = None) -> None:
-        """Give a value a buffer, in the order of the last loops over these axes, and a strip."""
-        loops = next((r.loops for r in reversed(self.roots) if {*over} <= {*r.loops}), ())
-        axes = tuple(a for a in loops or self.kernel.axes if a in over)
+        """Give a value a buffer, in the order of most loops over these axes, and a strip."""
+        orders = Counter(tuple(a for a in r.loops if a in over)
+                         for r in reversed(self.roots) if {*over} <= {*r.loops})
+        [(axes, _)] = orders.most_common(1) or [(tuple(a for a in self.kernel.axes if a in over), 0)]
         self.planned[value] = replace(self.buffer("buffer", value.dtype, axes, shared, strip),
                                       axes=value.axes)
 

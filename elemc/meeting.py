@@ -38,7 +38,8 @@ def _strip(root: Root, found: Sequence[Root], spec: Specialized) -> str:
     stores = [s for s in spec.stores if root.of in walk(roots_of([s]))]
     lines = {memory_order(s.access, spec.operands[s.operand]) for s in stores}
     values = walk(root.inputs(), is_fold)
-    if len(lines) > 1 or {*lines.copy().pop()} != {*root.kept} or cost(values) >= HEAVY:
+    each = cost(v for v in values if v.axes.issuperset(root.loops))
+    if len(lines) > 1 or {*lines.copy().pop()} != {*root.kept} or each >= HEAVY:
         return ""
     [over], strip = root.over, lines.pop()[-1]
     across = any(v.axes.issuperset((over, strip)) and spec.operands[v.operand].layout.unit

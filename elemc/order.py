@@ -10,10 +10,10 @@ otherwise, for others do: see `together`.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from .accesses import follows, may_turn, meets, memory_order, order_in_memory
+from .accesses import follows, may_turn, meets, memory_order, operands_meet, order_in_memory
 from .cost import HEAVY, MEETING, calls, cost
 from .layout import Operand
 from .linked import in_chunks_of_rows, linked
@@ -51,8 +51,10 @@ def roots(spec: Specialized) -> list[Root]:
     for value in walk(targets):
         if isinstance(value, Fold):
             below = [value.arg] if isinstance(value, Place) else value.args
-            root = Root(value, _fold_order(value, spec, few, short), frozenset(value.over),
-                        folds_below(below), read_apart(below))
+            needs = folds_below(below)
+            strips = {r.of: r.order[-1] for r in found if in_strips(r.order)}
+            root = Root(value, _fold_order(value, spec, few, short, strips), frozenset(value.over),
+                        needs, read_apart(below))
             found.insert(_before(value, found), root)
     found = [linked(r, spec, found) for r in found]
     found = [_along_long_axis(r, short, spec) if r.merges else r for r in together(found, spec)]
@@ -223,13 +225,17 @@ def _order_of_like(values: Sequence[Value], needs: Sequence[Fold], order: tuple[
     return order
 
 
-def _fold_order(fold: Fold, spec: Specialized, few: frozenset[str],
-                short: frozenset[str]) -> tuple[str, ...]:
+def _fold_order(fold: Fold, spec: Specialized, few: frozenset[str], short: frozenset[str],
+                strips: Mapping[Store | Fold, str]) -> tuple[str, ...]:
     """Kept axes, then folded ones; each in memory order, unless the fold minds its order.
 
-    Of a few scans each goes by itself, if functions are called: along it these fill vectors.
+    Of a few scans each goes by itself, if functions are called: along it these fill vectors.  What
+    others give in `strips` is folded in the same ones.
     """
     kept, over, strip = _ways(fold, spec)
+    if strip is None and fold.merges:
+        strip = next((strips[n] for n in folds_below([fold.arg]) if strips.get(n) in kept
+                      and n.axes.issuperset(fold.arg.axes)), None)
     if strip in short and spec.between(over[-1])[1] < ORDERED:  # more go side by side
         strip = next((a for a in reversed(kept) if _is_long(a, spec)), strip)
     apart = isinstance(fold, Scan) and strip and spec.between(strip)[1] <= FEW // 2 and calls(
@@ -246,7 +252,23 @@ def _ways(fold: Fold, spec: Specialized) -> tuple[list[str], list[str], str | No
     axes = [*memory, *(a for a in spec.axes if a not in memory)]
     kept = [a for a in axes if a in fold.axes and a not in fold.over]
     over = [a for a in axes if a in fold.over] if fold.merges else list(fold.over)
-    return kept, over, _strip_axis(loads, spec.operands, kept, over)
+    strip = _strip_axis(loads, spec.operands, kept, over)
+    if fold.merges and operands_meet(fold):  # rows of one are read once for several of another
+        strip = next((a for a in _lines_of_meeting(fold, spec) if a in kept), None)
+    return kept, over, strip
+
+
+def _lines_of_meeting(fold: Fold, spec: Specialized) -> list[str]:
+    """Along which axes lie lines of what stores a fold of operands that meet, or is read for it.
+
+    Not lines of stores that lie across those of operands.
+    """
+    own = [(v, memory_order(v.access, spec.operands[v.operand])[-1])
+           for v in walk(fold.args, is_fold) if isinstance(v, Load) and v.axes]
+    lines = [a for s in spec.stores if fold in folds_below(roots_of([s]))
+             for a in memory_order(s.access, spec.operands[s.operand])[-1:]
+             if all(a == line or a not in v.axes for v, line in own)]
+    return [*lines, *(line for _, line in own)]
 
 
 def _strip_axis(loads: Sequence[Load], operands: Sequence[Operand], kept: Sequence[str],

@@ -37,16 +37,27 @@ def nested(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return one | lists | {key: both(key) for key in ("body", "ones", "last")}
 
 
-def crossing(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Two folds of the same rows, into states of their own, or strips with such folds, as one."""
-    if one["kind"] == "strip":
-        (rows, *stores), (also, *more) = one["body"], other["body"]
-        return one | {"body": [crossing(rows, also), *stores, *more]}
-    lists = {k: [*v, *other[k]] for k, v in one.items() if isinstance(v, list)}
-    texts = {k: f"{one[k]}, {other[k]}" for k in ("set_trees", "set_exact", "merge_exact")
-             if one[k]}
-    run = one["run"] and {**one["run"], "body": [*one["run"]["body"], *other["run"]["body"]]}
-    return one | lists | texts | {"run": run}
+def crossing(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same statement of several turns that fold the same rows, into states of their own."""
+    first = turns[0]
+    match first["kind"]:
+        case "strip":
+            inside = [s for each in zip(*(t["body"] for t in turns), strict=True)
+                      for s in crossing(each)]
+            return [first | {"body": inside}]
+        case "blocks":
+            every = {k: [v for t in turns for v in t[k]] for k in first
+                     if isinstance(first[k], list)}
+            texts = {k: ", ".join(t[k] for t in turns) for k in ("set_trees", "set_exact",
+                                                                 "merge_exact") if first[k]}
+            run = first["run"] and first["run"] | {
+                "body": [s for t in turns for s in t["run"]["body"]]}
+            body = [s for each in zip(*(t["body"] for t in turns), strict=True)
+                    for s in crossing(each)]
+            return [first | every | texts | {"run": run, "body": body}]
+        case "lane":
+            return [first | {k: [s for t in turns for s in t[k]] for k in ("body", "ones", "last")}]
+    return [*turns]
 
 
 def after(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

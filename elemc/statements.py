@@ -14,7 +14,7 @@ from .blocks import QUICK
 from .cost import calls
 from .dtypes import ctype
 from .fetching import axes_within
-from .jamming import ROWS_IN_TURN
+from .jamming import ROWS_IN_TURN, strips_of
 from .nest import (
     CHOICES,
     ROWS,
@@ -216,7 +216,7 @@ class Statements(RowLoops):
             "base": f"b{k}", "width": f"w{k}", "independent": item.independent,
             "rolled": item.independent and item.axis not in self.shares and self.rolled(item),
             "reverse": item.reverse, "fetch": [], "full": "", "ones": [], "last": [],
-            "to_line": "", "pair": [], "left_start": ""}
+            "to_line": "", "pair": [], "together": [], "left_start": ""}
         if item.shared:
             self.shares[item.axis] = start, stop
         around, outer, self.mentioned = self.strip, self.mentioned, set()
@@ -248,7 +248,9 @@ class Statements(RowLoops):
                      "width": end} | self.end_of_row(item, begin, end, over)
         elif item.kind == "plain" and not (item.shared or item.lines):
             view |= self.end_of_row(item, start, stop, over)
-        view |= self.pair(item, view, fetched) if 1 < item.at_once < ROWS_IN_TURN else {}
+        if 1 < item.at_once < ROWS_IN_TURN:
+            view |= self.crossing(item, view) if any(strips_of(item)) else (
+                self.pair(item, view, fetched))
         view |= self.rows_by_blocks(item, view["body"]) if item.at_once == ROWS_IN_TURN else {}
         if item.lined and not view["full"]:
             view |= self.to_line(item, start, stop)

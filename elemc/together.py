@@ -204,7 +204,7 @@ def _in_order(found: Sequence[Root], spec: Specialized) -> list[Root]:
     def shorter(most: int, full: bool = False) -> list[Root]:
         """Those along rows of less elements; whether these may be as many as there are lanes."""
         along = {r: spec.between(r.order[-1]) for r in found
-                 if r.merges and r.over == {r.order[-1]}}
+                 if r.merges and r.over == {r.order[-1]} and not operands_meet(r.fold)}
         return [r for r, (low, high) in along.items()
                 if VECTOR <= low and high < most and (full or (low, high) != (LANES, LANES))]
 
@@ -253,10 +253,11 @@ def _chunks_of(root: Root, spec: Specialized) -> str | None:
     [axis], most = around, spec.between(row)[1]
     few = not root.needs or all(spec.between(a)[1] <= SLICES for a in slices)
     narrow = most <= (FAR_NARROW if spec.far else NARROW)
+    sliced = bool(slices) and not operands_meet(root.fold)  # whose slices are read once
     least = SHORT if root.waits else CHUNKED[most < SHORT]
     if not narrow or not few or spec.between(axis)[0] < least:
         return None
-    return f"{axis}:{PACK * ROWS if most < SHORT else ROWS if slices else CHUNK}"
+    return f"{axis}:{PACK * ROWS if most < SHORT else ROWS if sliced else CHUNK}"
 
 
 def _slices_within(found: list[Root], spec: Specialized) -> list[Root]:
