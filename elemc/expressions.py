@@ -332,7 +332,8 @@ class Expressions:
 
     def affine(self, at: Affine) -> Text:
         """A loop index as a value."""
-        parts = [f"{c} * {self.size(('start', e))}" for c, e in at.starts]
+        starts = [(c, self.size(("start", e))) for c, e in at.starts]
+        parts = [name if c == 1 else f"{c} * {name}" for c, name in starts]
         parts += [self.var(a) if c == 1 else f"{c} * {self.var(a)}" for a, c in at.terms]
         parts += [str(at.const)] if at.const or not parts else []
         text, simple = " + ".join(parts), len(parts) == 1 and "*" not in parts[0]

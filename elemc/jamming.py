@@ -75,7 +75,7 @@ def jam(kernel: Kernel, spec: Specialized) -> None:
 def strips_of(item: Loop) -> list[Blocks]:
     """The folds of rows along strips, into states of their own, in a loop that mixes its turns.
 
-    A turn may go twice.
+    A turn may go twice, and leaves nothing but what it gives.
     """
     found: list[Blocks] = []
     for s in item.body:
@@ -87,11 +87,17 @@ def strips_of(item: Loop) -> list[Blocks]:
                 rest = []
             case _:
                 rest = [s]
-        if not all(isinstance(r, (Let, Write)) or isinstance(r, LaneLoop) and r in item.body
-                   or isinstance(r, Loop) and r.kind in ("lane", "parts") for r in rest):
+        if not all(isinstance(r, (Let, Write)) or isinstance(r, Loop) and r.kind in (
+                "lane", "parts") for r in rest):
             return []
-    plain = item.kind == "plain" and not (item.reverse or item.independent or item.lines or any(
-        isinstance(s, Write) and s.mode != "write" for s in statements(item.body)))
+    states, plain = {f.name for rows in found for f in rows.folds}, item.kind == "plain" and not (
+        item.reverse or item.independent or item.lines)
+    for s in statements(item.body):
+        match s:
+            case Assign(target=Element() as target):
+                plain &= target.name in states or item.axis in target.dims or target.at is not None
+            case Write():
+                plain &= s.mode == "write"
     return found if plain and all(map(_adds_rows, found)) else []
 
 

@@ -88,7 +88,7 @@ class Keeping(Folding):
         """Give a value a buffer, in the order of most loops over these axes, and a strip."""
         orders = Counter(tuple(a for a in r.loops if a in over)
                          for r in reversed(self.roots) if {*over} <= {*r.loops})
-        [(axes, _)] = orders.most_common(1) or [(tuple(a for a in self.kernel.axes if a in over), 0)]
+        [(axes, _)] = orders.most_common(1) or [(tuple(a for a in self.spec.axes if a in over), 0)]
         self.planned[value] = replace(self.buffer("buffer", value.dtype, axes, shared, strip),
                                       axes=value.axes)
 

@@ -12,6 +12,7 @@ Grammar::
                | Assign(target, value)
                | Write(operand, access, value, mode, mask)
                | If(condition, body, rest)         body where it holds, else rest
+               | Parted(axis, body, free)          free where all that it reads is there
                | Check(value)                      an error if value's arguments are out of range
                | Repeat(array, value, rows)        copies of a row
     target    := Named(name) | Element(name, dims, at)
@@ -30,7 +31,7 @@ import numpy as np
 from .layout import Operand
 from .nest_leaves import IDEMPOTENT, Element, LaneFold, Named
 from .records import dataclass
-from .values import LONGEST, Access, Load, Value, walk
+from .values import LONGEST, Access, Extent, Load, Position, Value, walk
 
 ROWS = 64  # rows between two steps of their tree
 TILE_BYTES = 1024  # of either side of a tile, at most: lines so long are foreseen
@@ -186,6 +187,22 @@ class If:
 
 
 @dataclass
+class Parted:
+    """A loop over an axis: `free` where each index of `terms` is below its extent, and not below 0.
+
+    There, and where `rows` hold, nothing asks whether what is read is there; elsewhere goes `body`.
+    Threads share the indices of one that is `shared`.
+    """
+
+    axis: str
+    body: list[Statement]
+    free: list[Statement]
+    terms: list[tuple[Position, Extent]]
+    rows: list[Value]
+    shared: bool
+
+
+@dataclass
 class Check:
     """A condition on `value`'s arguments under which the call is an error."""
 
@@ -201,7 +218,7 @@ class Repeat:
     rows: str
 
 
-Statement = Check | Let | Local | Assign | Write | Loop | LaneLoop | Blocks | If | Repeat
+Statement = Parted | Check | Let | Local | Assign | Write | Loop | LaneLoop | Blocks | If | Repeat
 
 
 @dataclass(frozen=True)
@@ -268,6 +285,8 @@ def bodies(statement: Statement) -> tuple[list[Statement], ...]:
             return (statement.body,)
         case If():
             return (statement.body, statement.rest)
+        case Parted():
+            return (statement.body, statement.free)
     return ()
 
 
@@ -290,6 +309,8 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
             return (statement.array, statement.value)
         case If():
             return (statement.condition,)
+        case Parted():
+            return (*statement.rows, *(v for term in statement.terms for v in term))
         case Write():
             return (statement.value, *(() if statement.mask is None else (statement.mask,)))
         case LaneLoop() | Blocks():

@@ -18,6 +18,7 @@ from .nest import (
     Let,
     Local,
     Loop,
+    Parted,
     Repeat,
     Statement,
     Write,
@@ -103,6 +104,12 @@ class _Printer:
                 return [f"{indent}for {statement.axis}{how}:", *self.body(statement.body, inner)]
             case LaneLoop() | Blocks():
                 return [*self.head(statement, indent), *self.body(statement.body, inner)]
+            case Parted():
+                between = ", ".join(f"{self.value(at)} in {self.value(of)}"
+                                    for at, of in statement.terms)
+                rows = "".join(f", {self.value(v)}" for v in statement.rows)
+                return [f"{indent}where {between}{rows}:", *self.body(statement.free, inner),
+                        f"{indent}else:", *self.body(statement.body, inner)]
             case If():
                 condition = self.value(statement.condition)
                 if not statement.body:

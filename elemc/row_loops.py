@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,10 @@ from .nest import (
     Kernel,
     Local,
     Loop,
+    Parted,
     Repeat,
     Write,
+    bodies,
     statements,
 )
 from .nest_leaves import Element
@@ -182,6 +185,26 @@ class RowLoops(FoldLoops):
         """Where a loop over an axis starts, and how many turns it takes."""
         begin, end = self.bounds(axis)
         return begin, turns(begin, end)
+
+    def in_two(self, item: Parted, begin: str, end: str) -> dict[str, Any]:
+        """A loop in two, if all that it reads is there for most of it: between the ends, and these.
+
+        The ends are a few elements.
+        """
+        k, around, [loop] = self.digit[item.axis], self.within.copy(), item.body
+        start, stop = self.within[item.axis] = (begin, end) if item.shared else (
+            self.bounds(item.axis))
+        view: dict[str, Any] = {
+            "kind": "parted", "var": f"i{k}", "low": f"low{k}", "high": f"high{k}", "start": start,
+            "stop": stop, "turns": grouped(turns(start, stop)),
+            "terms": [(self.affine(replace(at.affine, terms=()).scaled(-1))[0], self.text(of))
+                      for at, of in item.terms],
+            "rows": " & ".join(map(self.text, item.rows)), "body": self.body([loop]),
+            "ends": self.one_by_one(bodies(loop)[0])}
+        self.within[item.axis] = view["low"], view["high"]
+        view["free"] = self.body(item.free)
+        self.within = around
+        return view
 
 
 def _ends(item: Loop) -> tuple[Element, Load | Write, bool]:

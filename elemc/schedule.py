@@ -24,6 +24,7 @@ from .blocks import of_many
 from .calling import call_in_blocks
 from .cost import calls
 from .halving import convert_in_blocks
+from .interior import part
 from .jamming import jam
 from .keeping import Keeping
 from .nest import Assign, Kernel, Local, Loop, Statement, Write, statements, values_of
@@ -70,6 +71,7 @@ def schedule(spec: Specialized) -> Kernel:
     call_in_blocks(scheduler.kernel, spec)
     jam(scheduler.kernel, spec)
     convert_in_blocks(scheduler.kernel, spec)
+    part(scheduler.kernel, spec)
     return scheduler.kernel
 
 

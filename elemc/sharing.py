@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 
@@ -41,6 +42,7 @@ from .values import (
     walk,
 )
 
+COMPARED = 10  # pairs of addresses that gcc compares before a loop in vectors, at most
 FEWEST = 4  # lines that are turned in tiles, at least
 SQUARE = 32  # bytes of a line of a square in registers: of large arrays as many lines are turned
 
@@ -139,8 +141,9 @@ def axes_inside(roots_of_loop: Sequence[Root], bound: Sequence[str]) -> tuple[st
 def around_few(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialized) -> bool:
     """Whether vectors go along a loop around those of few elements, which the compiler unrolls.
 
-    Where these are next to each other, it finds out by itself whether vectors are easily had; what
-    does not change along the loop around is no matter.
+    Where these are next to each other, it finds out by itself whether vectors are easily had, but
+    not of more than it compares the addresses of; what does not change along the loop around is no
+    matter.
     """
     rows = {a for r in roots_of_loop for a in remaining(r, bound)}
     if not rows or not rows <= few_axes(spec):
@@ -148,8 +151,11 @@ def around_few(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specia
     loads = walk((v for r in roots_of_loop for v in r.inputs()), is_fold)
     used = [v for v in (*loads, *(r.of for r in roots_of_loop)) if isinstance(v, (Load, Store))
             and any(bound[-1] in at.axes for at in v.access)]
-    return not any(runs_along(v.access, spec.operands[v.operand].layout.perm, a)
-                   for v in used for a in rows)
+    read = sum(math.prod([spec.between(a)[1] for at in v.access for a in at.axes if a in rows])
+               for v in used if isinstance(v, Load))
+    written = sum(isinstance(v, Store) for v in used)
+    return written * read > COMPARED or not any(
+        runs_along(v.access, spec.operands[v.operand].layout.perm, a) for v in used for a in rows)
 
 
 @dataclass

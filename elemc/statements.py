@@ -14,7 +14,7 @@ from .blocks import QUICK
 from .cost import calls
 from .dtypes import ctype
 from .fetching import axes_within
-from .jamming import ROWS_IN_TURN, strips_of
+from .jamming import ROWS_IN_TURN
 from .nest import (
     CHOICES,
     ROWS,
@@ -27,6 +27,7 @@ from .nest import (
     Let,
     Local,
     Loop,
+    Parted,
     Repeat,
     Statement,
     Write,
@@ -138,6 +139,8 @@ class Statements(RowLoops):
                 return view
             case Repeat():
                 return self.repeat(item)
+            case Parted():
+                return self.in_two(item, begin, end)
             case Loop():
                 return self.loop(item, begin, end)
             case LaneLoop():
@@ -248,9 +251,7 @@ class Statements(RowLoops):
                      "width": end} | self.end_of_row(item, begin, end, over)
         elif item.kind == "plain" and not (item.shared or item.lines):
             view |= self.end_of_row(item, start, stop, over)
-        if 1 < item.at_once < ROWS_IN_TURN:
-            view |= self.crossing(item, view) if any(strips_of(item)) else (
-                self.pair(item, view, fetched))
+        view |= self.pair(item, view, fetched) if 1 < item.at_once < ROWS_IN_TURN else {}
         view |= self.rows_by_blocks(item, view["body"]) if item.at_once == ROWS_IN_TURN else {}
         if item.lined and not view["full"]:
             view |= self.to_line(item, start, stop)

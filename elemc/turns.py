@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any
 
 from .fetching import Fetches
-from .jamming import PREFIXES, adds_slices, other_turn
+from .jamming import PREFIXES, adds_slices, other_turn, strips_of
 from .nest import Blocks, Loop, Statement, names_made, statements
 from .paired import beside, crossing, nested, whole
 from .row_ends import grouped, turns
@@ -24,6 +24,8 @@ class Turns(Fetches):
 
         `fetched` is what was asked for in advance before this loop.
         """
+        if isinstance(item, Loop) and strips_of(item):
+            return self.crossing(item, view)
         chunks = self.kernel.chunks.get(item.axis)
         start, stop, axis = view["start"], f"{view['stop']}{' - 1' if chunks else ''}", item.axis
         self.at_once, turns_of, around = item.at_once, [], self.instead

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .cost import cost
-from .nest import Kernel, Loop, Phase, Statement, Write, bodies, values_of
+from .nest import Kernel, Loop, Parted, Phase, Statement, Write, bodies, values_of
 from .values import Load, walk
 
 UNITS = 16  # of work in a nanosecond, as in callable.c
@@ -36,7 +36,7 @@ def _add(kernel: Kernel, body: Sequence[Statement], around: tuple[str, ...],
         inner = around if axis is None or axis in around or cut else (*around, axis)
         if units := _units(kernel, statement):
             found[around] = found.get(around, 0) + units
-        for nested in bodies(statement):
+        for nested in bodies(statement)[isinstance(statement, Parted):]:  # ends are short
             _add(kernel, nested, inner, found)
 
 
