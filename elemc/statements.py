@@ -174,9 +174,8 @@ class Statements(RowLoops):
             if operand.dtype == np.float16:
                 self.helpers["half_to_float"] = None
                 old = f"half_to_float({old})"
-            dtype = operand.dtype
-            both = (Named(frozenset(), dtype, old), Named(frozenset(), dtype, f"({value})"))
-            value = self.text(Op(frozenset(), dtype, ops.OPS["add"], both), stored=rounds)
+            both = [Named(frozenset(), operand.dtype, text) for text in (old, f"({value})")]
+            value = self.text(Op(frozenset(), operand.dtype, ops.OPS["add"], (*both,)), rounds)
         if operand.dtype == np.float16:
             self.helpers["float_to_half"] = None
             value = f"float_to_half({value})"
