@@ -1,0 +1,91 @@
+"""Loops that part where all that slices read is there."""
+
+import numpy as np
+import pytest
+
+import elemc as ec
+
+from .helpers import assert_same_bits
+
+RNG = np.random.default_rng(50)
+FUNCTIONS = {
+    "differences": lambda u: np.sum((u[:, 1:] - u[:, :-1]) ** 4),
+    "of rows, too": lambda u: np.sum((u[1:, 1:] * u[:-1, :-1]) ** 2),
+    "laplacian": lambda u: np.sum((u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]
+                                   - 4 * u[1:-1, 1:-1]) ** 2),
+    "window": lambda u: np.sum((0.1 * u[:, :-4] + 0.2 * u[:, 1:-3] - u[:, 2:-2]
+                                + 0.3 * u[:, 4:]) ** 3),
+    "halves": lambda u: np.sum(u[:, :64] ** 3) + np.sum(u[:, 64:] ** 2),
+    "steps": lambda u: np.sum(u[:, ::2] ** 3) + np.sum(u[:, 1:] * u[:, :-1]),
+    "reversed": lambda u: np.sum((u[:, ::-1][:, 1:] * u[:, 1:]) ** 3),
+    "functions": lambda u: np.sum(np.sin(u[:, 1:] * u[:, :-1])),
+    "choices": lambda u: np.sum(np.where(u[:, 1:] > -5, u[:, 1:] * u[:, :-1], u[:, 1:] ** 2)),
+    "sums of rows": lambda u: np.sum(np.sum(u[:, 1:] * u[:, :-1], axis=1) ** 2),
+    "one row": lambda u: np.sum((u[0, 2:] - u[0, :-2]) ** 3),
+}
+
+
+def differences(f, u):
+    """The gradient by differences along a few directions, and these."""
+    for _ in range(3):
+        v, h = RNG.standard_normal(u.shape), 1e-4
+        yield v, (f(u + h * v) - f(u - h * v)) / (2 * h)
+
+
+@pytest.mark.parametrize("columns", [70, 127, 128, 129, 131, 300])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradients(name, columns):
+    f = FUNCTIONS[name]
+    for rows in (3, 4, 9):
+        u = RNG.uniform(-1, 1, (rows, columns))
+        got = ec.grad(ec.compile(f))(u)
+        for v, want in differences(f, u):
+            np.testing.assert_allclose(np.sum(got * v), want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_bits_do_not_depend_on_where_a_row_ends(name):
+    """Elements whose neighbours are the same have the same gradient, at the ends or between."""
+    f = FUNCTIONS[name]
+    if name in ("halves", "steps", "reversed", "one row", "sums of rows"):
+        return
+    u = RNG.uniform(-1, 1, (5, 140)).astype("f4")
+    wide, narrow = (ec.grad(ec.compile(f))(a) for a in (u, np.ascontiguousarray(u[:, :100])))
+    assert_same_bits(wide[:, :90], narrow[:, :90])
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_threads_give_the_same_bits(name):
+    before, u = ec.get_num_threads(), RNG.uniform(-1, 1, (400, 300))
+    try:
+        found = []
+        for threads in (1, 2):
+            ec.set_num_threads(threads)
+            found.append(ec.grad(ec.compile(FUNCTIONS[name]))(u))
+        assert_same_bits(*found)
+    finally:
+        ec.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name, parts", [
+    ("differences", 1), ("laplacian", 1), ("window", 1), ("choices", 1), ("functions", 0)])
+def test_what_parts(name, parts):
+    text = ec.grad(ec.compile(FUNCTIONS[name])).dump(np.ones((50, 300)))
+    assert text.count("between these all that is read is there") == parts
+    assert ec.grad(ec.compile(FUNCTIONS[name])).dump(np.ones((50, 40))).count("low1") == 0
+
+
+def test_nothing_asks_in_between():
+    text = ec.grad(ec.compile(FUNCTIONS["laplacian"])).dump(np.ones((50, 300)))
+    between = text[text.index("TO_LINE(z_p"):text.index("} else {")]
+    assert "?" not in between and "u_p" in between
+
+
+def test_ends_of_vectors():
+    f = ec.grad(ec.compile(lambda u: np.sum((u[1:] - u[:-1]) ** 2)))
+    for n in (1, 2, 127, 128, 129, 1000):
+        u = RNG.standard_normal(n)
+        want = np.zeros(n)
+        want[1:] += 2 * np.diff(u)
+        want[:-1] -= 2 * np.diff(u)
+        np.testing.assert_allclose(f(u), want, rtol=1e-12, atol=1e-12)

@@ -1,0 +1,161 @@
+"""Folds in which operands meet: products of matrices, distances; rows that turns share."""
+
+import numpy as np
+import pytest
+
+import elemc as ec
+
+from .helpers import assert_same_bits, compile_together, guarded, layouts
+
+RNG = np.random.default_rng(49)
+FUNCTIONS = {
+    "rows by columns": lambda a, b: np.sum(a[:, :, None] * b.T[None], axis=1),
+    "rows by rows": lambda a, b: np.sum(a[:, None] * b[None], axis=2),
+    "columns by columns": lambda a, b: np.sum(a.T[:, :, None] * b.T[:, None], axis=0),
+    "distances": lambda a, b: np.sum((a[:, None] - b[None]) ** 2, axis=2),
+    "greatest": lambda a, b: np.max(a[:, :, None] - b.T[None], axis=1),
+    "nearest": lambda a, b: np.min(abs(a[:, None] - b[None]), axis=2),
+    "functions": lambda a, b: np.tanh(np.sum(a[:, :, None] * b.T, axis=1)) + b[:, 0],
+    "kernel": lambda a, b: np.exp(-0.1 * np.sum((a[:, None] - b[None]) ** 2, axis=2)),
+    "chosen": lambda a, b: np.sum(np.where(a[:, None] > b[None], a[:, None], 0), axis=2),
+    "weighted": lambda a, b: np.sum(a[:, None] * b[None] * a[0], axis=2) * a[:, :1],
+    "together": lambda a, b: (np.sum(a[:, None] * b[None], axis=2), np.sum(b, axis=0)),
+    "and all": lambda a, b: np.sum(np.sum(a[:, None] * b[None], axis=2) ** 2),
+    "turned": lambda a, b: np.sum(a[:, None] * b[None], axis=2).T,
+    "with itself": lambda a, b: np.mean(a[:, :, None] * a[:, None], axis=0),
+    "of three": lambda a, b: np.einsum("ij,kj,j->ik", a, b, a[0]),
+    "product": lambda a, b: (a @ b.T) * 2,
+    "norms": lambda a, b: (a @ b.T) / np.sqrt(np.sum(a * a, axis=1))[:, None],
+    "softmax": lambda a, b: (lambda e: e / e.sum(axis=1, keepdims=True))(np.exp(a @ b.T / 9)),
+}
+SIZES = [(1, 1, 1), (2, 9, 17), (5, 3, 40), (6, 16, 16), (7, 64, 33), (8, 8, 8), (13, 70, 65),
+         (40, 12, 300), (3, 800, 20), (1100, 20, 9), (9, 2000, 10), (5, 0, 20), (0, 3, 4)]
+
+
+def pair(rows, folded, columns, dtype="f8"):
+    return [(9 * RNG.uniform(-1, 1, shape)).astype(dtype) for shape in (
+        (rows, folded), (columns, folded))]
+
+
+def compare(f, args, rtol, **out):
+    made = ec.compile(f)(*args)
+    want = f(*(a.astype("c16" if a.dtype.kind == "c" else "f8") for a in args))
+    for got, other in zip(*((r if isinstance(r, tuple) else (r,)) for r in (made, want)),
+                          strict=True):
+        np.testing.assert_allclose(got, other, rtol=rtol, atol=100 * rtol)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_results(name):
+    f = FUNCTIONS[name]
+    sizes = [s for s in SIZES if 0 not in s or name in ("product", "distances", "turned")]
+    every = [pair(*size) for size in sizes]
+    compile_together((ec.compile(f), args) for args in every)
+    for args in every:
+        compare(f, args, 1e-10)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i4", "c16", "f2", "i1"])
+@pytest.mark.parametrize("name", ["rows by columns", "rows by rows", "columns by columns"])
+def test_dtypes(name, dtype):
+    for size in (7, 20, 33), (13, 9, 40), (1100, 5, 17):
+        a, b = pair(*size, dtype)
+        if dtype == "i1":
+            a, b = a % 3, b % 3
+        got, want = ec.compile(FUNCTIONS[name])(a, b), FUNCTIONS[name](a, b)
+        assert got.dtype == want.dtype
+        tolerance = {"f4": 1e-4, "f2": 5e-2}.get(dtype, 1e-12)
+        np.testing.assert_allclose(got, want, rtol=tolerance, atol=100 * tolerance)
+
+
+@pytest.mark.parametrize("name", ["rows by columns", "rows by rows", "kernel", "functions"])
+def test_layouts(name):
+    a, b = pair(13, 21, 35)
+    want, made = FUNCTIONS[name](a, b), ec.compile(FUNCTIONS[name])
+    for (how, x), (_, y) in zip(layouts(a), layouts(b), strict=True):
+        np.testing.assert_allclose(made(x, y), want, rtol=1e-11, atol=1e-11, err_msg=how)
+    for how, out in layouts(np.zeros_like(want)):
+        if out.flags.writeable:
+            made(a, b, out=out)
+            np.testing.assert_allclose(out, want, rtol=1e-11, atol=1e-11, err_msg=how)
+
+
+@pytest.mark.parametrize("name", ["rows by columns", "rows by rows", "columns by columns"])
+@pytest.mark.parametrize("at_end", [False, True])
+def test_nothing_else_is_read(name, at_end):
+    for size in (7, 19, 33), (8, 70, 65), (1030, 9, 17):
+        a, b = pair(*size)
+        x, y = (guarded(v.nbytes, at_end).view("f8").reshape(v.shape) for v in (a, b))
+        x[:], y[:] = a, b
+        np.testing.assert_allclose(ec.compile(FUNCTIONS[name])(x, y), FUNCTIONS[name](a, b),
+                                   rtol=1e-11, atol=1e-11)
+
+
+def test_threads_give_the_same_bits():
+    before = ec.get_num_threads()
+    try:
+        for f in FUNCTIONS.values():
+            for size in (200, 40, 70), (30, 3000, 20):
+                found, args = [], pair(*size)
+                for threads in (1, 2):
+                    ec.set_num_threads(threads)
+                    found.append(ec.compile(f)(*args))
+                for a, b in zip(*((r if isinstance(r, tuple) else (r,)) for r in found),
+                                strict=True):
+                    assert_same_bits(a, b)
+    finally:
+        ec.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name, size, word", [
+    ("rows by columns", (100, 50, 70), "sixes"), ("rows by rows", (100, 50, 70), "sixes"),
+    ("functions", (100, 50, 70), "sixes"), ("columns by columns", (4000, 30, 20), "fives")])
+def test_turns_share_rows(name, size, word):
+    if name == "columns by columns":
+        args = [RNG.random((size[0], 10)).T, RNG.random((size[0], 20)).T]
+    else:
+        args = pair(*size)
+    text = ec.compile(FUNCTIONS[name]).dump(*args)
+    assert f"by {word}; of the last, some may be the same" in text
+
+
+def test_rows_lie_side_by_side():
+    text = ec.compile(FUNCTIONS["rows by rows"]).dump(*pair(100, 50, 70))
+    assert "turn_f64(b_in_rows0, SIDED * 8" in text and text.count("turn_f64(") == 2
+
+
+def test_what_a_turn_leaves_in_an_array_of_its_own_is_not_shared():
+    """A row that the loop goes over again is that of one turn."""
+    def f(x, y):
+        return (x[::-1].T @ x @ y)[1:4].sum()
+
+    x, y = RNG.standard_normal((3, 5)), RNG.standard_normal(5)
+    np.testing.assert_allclose(ec.grad(ec.compile(f), 1)(x, y), (x[::-1].T @ x)[1:4].sum(axis=0))
+
+
+@pytest.mark.parametrize("rows, inner, columns", [(40, 20, 30), (300, 8, 8), (2000, 16, 10)])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_gradients_of_dense_layers(rows, inner, columns, dtype):
+    def loss(x, w, b):
+        return np.sum(np.tanh(np.sum(x[:, :, None] * w, axis=1) + b) ** 2)
+
+    x, w, b = (RNG.uniform(-1, 1, shape).astype(dtype) for shape in (
+        (rows, inner), (inner, columns), columns))
+    got = ec.grad(ec.compile(loss), (0, 1, 2))(x, w, b)
+    x, w, b = (v.astype("f8") for v in (x, w, b))
+    y = np.tanh(x @ w + b)
+    d = 2 * y * (1 - y * y)
+    tolerance = 1e-11 if dtype == "f8" else 2e-4
+    for a, want in zip(got, (d @ w.T, x.T @ d, d.sum(axis=0)), strict=True):
+        np.testing.assert_allclose(a, want, rtol=tolerance, atol=tolerance * 20)
+
+
+def test_what_is_folded_again_is_kept_as_it_is_read():
+    """The layer's derivatives lie as all but one of the loops over them go."""
+    def loss(x, w, b):
+        return np.sum(np.tanh(np.sum(x[:, :, None] * w, axis=1) + b) ** 2)
+
+    f = ec.grad(ec.compile(loss), (0, 1, 2))
+    text = f.dump(np.ones((300, 32)), np.ones((32, 32)), np.ones(32), stage="nest")
+    assert "buffer buffer0: float64 per i0, i2, shared" in text
+    assert text.count("at once") == 3 and "t1 = sech" in text
