@@ -132,6 +132,22 @@ def gray_scott(np, u, v):
 
 
 @program("r, r", wrt=(0,))
+def smoothness(np, u):
+    return np.sum(laplacian(np, u) ** 2)
+
+
+@program("r, r")
+def bilateral(np, u):
+    middle, top, bottom = u[1:-1, 1:-1], 0, 0
+    for i in range(3):
+        for j in range(3):
+            v = u[i:i - 2 or None, j:j - 2 or None]
+            w = np.exp(-((v - middle) ** 2) - 0.5 * ((i - 1) ** 2 + (j - 1) ** 2))
+            top, bottom = top + w * v, bottom + w
+    return top / bottom
+
+
+@program("r, r", wrt=(0,))
 def total_variation(np, u):
     down, right = u[1:, :-1] - u[:-1, :-1], u[:-1, 1:] - u[:-1, :-1]
     return np.sum(np.sqrt(down * down + right * right + 1e-3))
@@ -267,6 +283,14 @@ def random_walk(np, x):
     return np.sum(np.cumsum(x) ** 2)
 
 
+@program("n//32, 32")
+def correlations(np, x):
+    d = x - np.mean(x, axis=0)
+    c = np.sum(d[:, :, None] * d[:, None, :], axis=0)
+    s = np.sqrt(np.sum(d * d, axis=0))
+    return c / (s[:, None] * s)
+
+
 # Networks
 
 
@@ -356,6 +380,28 @@ def predictions(np, x):
     return np.argmax(x, axis=1)
 
 
+@program("n//32, 32; 32, 32; 32")
+def dense_layer(np, x, w, b):
+    return np.tanh(np.sum(x[:, :, None] * w, axis=1) + b)
+
+
+@program("n//32, 32; 32, 32; 32", wrt=(0, 1, 2))
+def dense_loss(np, x, w, b):
+    return np.sum(dense_layer(np, x, w, b) ** 2)
+
+
+@program("n//64; n//64, 64; n//64, 64")
+def attention(np, q, k, v):
+    s = np.sum(k * q[:, None], axis=0)
+    e = np.exp(s - np.max(s))
+    return np.sum(v * (e / np.sum(e)), axis=1)
+
+
+@program("r, 32; r, 32")
+def nearest(np, x, y):
+    return np.min(np.sum((x[:, None, :] - y[None, :, :]) ** 2, axis=-1), axis=1)
+
+
 @program("r, 8; r, 8", wrt=(0, 1))
 def kernel_sum(np, x, y):
     return np.sum(np.exp(-0.5 * np.sum((x[:, None, :] - y[None, :, :]) ** 2, axis=-1)))
@@ -382,6 +428,23 @@ def grey(np, x):
 @program("+n//3, 3")
 def linear_light(np, x):
     return np.where(x <= 0.04045, x / 12.92, ((x + 0.055) / 1.055) ** 2.4)
+
+
+@program("+n//3, 3")
+def hues(np, x):
+    r, g, b = x[:, 0], x[:, 1], x[:, 2]
+    v = np.max(x, axis=1)
+    d = v - np.min(x, axis=1) + 1e-9
+    h = np.where(v == r, (g - b) / d, np.where(v == g, 2 + (b - r) / d, 4 + (r - g) / d))
+    return h / 6, d / v, v
+
+
+@program("n")
+def legendre(np, x):
+    p, q = x * 0 + 1, x
+    for k in range(2, 15):
+        p, q = q, ((2 * k - 1) * x * q - (k - 1) * p) / k
+    return q
 
 
 @program("; ".join(["+n//40"] * 40))
