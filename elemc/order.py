@@ -230,7 +230,8 @@ def _fold_order(fold: Fold, spec: Specialized, few: frozenset[str], short: froze
     """Kept axes, then folded ones; each in memory order, unless the fold minds its order.
 
     Of a few scans each goes by itself, if functions are called: along it these fill vectors.  What
-    others give in `strips` is folded in the same ones.
+    others give in `strips` is folded in the same ones.  A few elements are unrolled, unless rows
+    that fill vectors meet.
     """
     kept, over, strip = _ways(fold, spec)
     if strip is None and fold.merges:
@@ -240,7 +241,8 @@ def _fold_order(fold: Fold, spec: Specialized, few: frozenset[str], short: froze
         strip = next((a for a in reversed(kept) if _is_long(a, spec)), strip)
     apart = isinstance(fold, Scan) and strip and spec.between(strip)[1] <= FEW // 2 and calls(
         walk(roots_of(spec.stores)))
-    if strip is None or apart or fold.merges and few.issuperset(over):
+    meeting = operands_meet(fold) and strip is not None and spec.between(strip)[0] >= VECTOR
+    if strip is None or apart or fold.merges and few.issuperset(over) and not meeting:
         return (*kept, *over)
     return (*(a for a in kept if a != strip), f"{strip}/", *over, strip)
 
