@@ -45,5 +45,5 @@ def _strip(root: Root, found: Sequence[Root], spec: Specialized) -> str:
     across = any(v.axes.issuperset((over, strip)) and spec.operands[v.operand].layout.unit
                  and runs_along(v.access, spec.operands[v.operand].layout.perm, over)
                  for v in values if isinstance(v, Load))
-    long = spec.between(strip)[1] >= SHORT and FEW < spec.between(over)[1] <= NARROW
+    long = spec.between(strip)[1] >= SHORT and FEW // 2 < spec.between(over)[1] <= NARROW
     return strip if across and long else ""
