@@ -28,9 +28,10 @@ from .close import close
 from .cost import HEAVY
 from .emit import Bindings, Source, emit
 from .graph import Accumulate, Cast, Graph, Node
+from .jamming import strips_of
 from .layout import STEPS
 from .maps import Extents, extents_of
-from .nest import Kernel, Write, statements, values_of
+from .nest import Kernel, Loop, Write, fills_its_own, statements, values_of
 from .ops import SHORTCUT
 from .quotients import divides
 from .records import dataclass
@@ -133,7 +134,9 @@ def close_function(name: str, graph: Graph, order: str, modes: Sequence[str],
 def nests(closed: Closed, signature: Signature) -> tuple[Specialized, Kernel]:
     """Stages 4 and 5."""
     spec = closed.specialized(signature)
-    return spec, schedule(spec)
+    kernel = schedule(spec)
+    assert fills_its_own(kernel)
+    return spec, kernel
 
 
 def source_of(closed: Closed, signature: Signature) -> tuple[Specialized, Kernel, Source]:
@@ -250,9 +253,12 @@ def _in_place(spec: Specialized, kernel: Kernel) -> frozenset[tuple[int, int]]:
     """Pairs of output and input that may be one array.
 
     Every element must have been read for the last time when it is written: all reads go through
-    the index of the write, and none follows it in the text.
+    the index of the write, and none follows it in the text, or in a turn that goes twice.
     """
     lines = [s for phase in kernel.phases for s in statements(phase.body)]
+    twice = [s for loop in lines if isinstance(loop, Loop) and loop.at_once > 1
+             and strips_of(loop) for s in statements(loop.body)]
+    lines += twice
     reads = [(k, v) for k, s in enumerate(lines) for v in walk(values_of(s)) if isinstance(v, Load)]
     found = set()
     first: dict[int, tuple[int, Write]] = {}

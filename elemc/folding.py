@@ -88,7 +88,8 @@ class Folding(Merging):
     def forget(self, kept: Sequence[Value]) -> None:
         """Leave values to the turn of the loops around that kept them."""
         for value in kept:
-            del self.planned[value], self.buffered[value]
+            del self.planned[value]
+            self.buffered.pop(value, None)
 
     def in_lanes(self, segment: Segment, merged: Sequence[Root], bound: tuple[str, ...]) -> bool:
         """Whether a folded axis, the last that is bound, is a row.

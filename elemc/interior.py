@@ -56,12 +56,18 @@ def _part(body: list[Statement], known: Mapping[str, Value], spec: Specialized) 
 
 
 def _plain(loop: Loop, spec: Specialized) -> bool:
-    """Whether a loop goes through elements of a long row, in any order."""
-    return loop.kind == "plain" and loop.independent and not (
-        loop.reverse or loop.lines or loop.at_once > 1) and all(
+    """Whether a loop goes through elements of a long row, in any order, and calls no functions.
+
+    Elements of tiles and chunks are counted from where loops over these begin.
+    """
+    if loop.kind != "plain" or not loop.independent or (
+            loop.reverse or loop.lines or loop.at_once > 1):
+        return False
+    values = walk(v for s in loop.body for v in values_of(s))
+    counted = any(isinstance(v, Element) and v.at in ("tile", "chunk") for v in values)
+    return spec.between(loop.axis)[0] >= LINED and not (counted or calls(values)) and all(
         isinstance(s, (Let, Write)) or isinstance(s, Assign) and isinstance(s.target, Element)
-        for s in loop.body) and spec.between(loop.axis)[0] >= LINED and not calls(
-        walk(v for s in loop.body for v in values_of(s)))
+        for s in loop.body)
 
 
 def _parted(loop: Loop, known: Mapping[str, Value]) -> Parted | None:

@@ -15,7 +15,7 @@ from .nest import Assign, Local, Loop
 from .nest_leaves import Element
 from .once import once
 from .order import few_axes, roots
-from .roots import Root, axis_of, is_side, next_axis, open_strip
+from .roots import Root, axis_of, folds_below, is_side, next_axis, open_strip
 from .scope import Scope
 from .sharing import Segment, carried
 from .values import (
@@ -192,6 +192,7 @@ class Keeping(Folding):
         if any(isinstance(r.of, Scan) for r in segment.roots) or is_side(segment.axis):
             return
         later = [r for s in self.later for r in s.roots]
+        ended = {r.of for r in segment.roots}  # what can be computed where one ends has a buffer
 
         def needed_beside(value: Value) -> list[Value]:
             """What else is needed when a value that is yet to wait is computed, or after that.
@@ -206,7 +207,8 @@ class Keeping(Folding):
             if not isinstance(store, Store):
                 continue
             value = self.dear(segment, root)
-            if value is not None and value not in self.kept and self.outlasted(value, root):
+            if value is not None and value not in self.kept and self.outlasted(value, root) and (
+                    not any(n in ended and value.axes <= n.axes for n in folds_below([value]))):
                 there = [v for v, s in self.kept.items() if s is store]
                 after = still_needed([v for r in later for v in r.inputs()], value)
                 if not any(v in after if v in self.buffered else value in needed_beside(v)

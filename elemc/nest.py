@@ -329,3 +329,14 @@ def names_used(body: Sequence[Statement]) -> set[str]:
     own = {s.name for s in statements(body) if isinstance(s, (Let, Local))}
     return {v.name for s in statements(body) for v in walk(values_of(s))
             if isinstance(v, (Named, Element))} - own
+
+
+def fills_its_own(kernel: Kernel) -> bool:
+    """Whether private buffers, in which a thread finds its own, are filled where they are read."""
+    private = {b.name for b in kernel.buffers if not b.shared}
+    for phase in kernel.phases:
+        rows = {f.rows.name for s in statements(phase.body) if isinstance(s, Blocks)
+                for f in s.folds if f.rows}
+        if private & names_used(phase.body) - names_made(phase.body) - rows:
+            return False
+    return True

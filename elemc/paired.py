@@ -1,4 +1,4 @@
-"""Two turns of a loop at once, as the templates take them: statement beside statement."""
+"""Several turns of a loop at once, as the templates take them: statement beside statement."""
 
 from __future__ import annotations
 
@@ -42,22 +42,26 @@ def crossing(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     first = turns[0]
     match first["kind"]:
         case "strip":
-            inside = [s for each in zip(*(t["body"] for t in turns), strict=True)
-                      for s in crossing(each)]
-            return [first | {"body": inside}]
+            return [first | {"body": _each([t["body"] for t in turns])}]
         case "blocks":
-            every = {k: [v for t in turns for v in t[k]] for k in first
-                     if isinstance(first[k], list)}
             texts = {k: ", ".join(t[k] for t in turns) for k in ("set_trees", "set_exact",
                                                                  "merge_exact") if first[k]}
-            run = first["run"] and first["run"] | {
-                "body": [s for t in turns for s in t["run"]["body"]]}
-            body = [s for each in zip(*(t["body"] for t in turns), strict=True)
-                    for s in crossing(each)]
-            return [first | every | texts | {"run": run, "body": body}]
-        case "lane":
-            return [first | {k: [s for t in turns for s in t[k]] for k in ("body", "ones", "last")}]
+            run = first["run"] and first["run"] | _lists([t["run"] for t in turns])
+            return [first | _lists(turns) | texts | {
+                "run": run, "body": _each([t["body"] for t in turns])}]
+        case "lane" if not first["last"]:  # what is left has names of its own
+            return [first | _lists(turns)]
     return [*turns]
+
+
+def _each(bodies: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The statements of several turns, statement beside statement."""
+    return [s for same in zip(*bodies, strict=True) for s in crossing(same)]
+
+
+def _lists(turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The lists of several views, one after the other."""
+    return {k: [v for t in turns for v in t[k]] for k in turns[0] if isinstance(turns[0][k], list)}
 
 
 def after(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -137,23 +137,23 @@ class _Scheduler(Keeping):
         if self.spec.crossed:
             self.turn_rows(level_roots, bound, scope)
         segments = loops(level_roots, bound)
-        around, kept = self.later, []
+        around, before = self.later, {*self.planned}
         for k, segment in enumerate(segments):
             if not self.remains(segment):
                 continue
             if not self.spec.large or open_strip(bound):
                 self.later = [*segments[k + 1:], *around]
             if segment.axis and not segment.axis.endswith("/"):
-                kept += self.keep_row(segment, segments[k + 1:], (*bound, segment.axis), scope)
+                self.keep_row(segment, segments[k + 1:], (*bound, segment.axis), scope)
             self.keep_in_outputs(segment)
             self.buffer_late(segment, segments[k + 1:], bound, scope)
-            kept += self.functions_first(segments[k:], bound, scope)
+            self.functions_first(segments[k:], bound, scope)
             self.segment(segment, bound, scope)
         self.later = around
         pair_scans(scope.body)
         if bound:
             ask_in_time(scope.body, bound[-1], self.spec)
-        self.forget(kept)
+        self.forget([v for v in self.planned if v not in before])
 
     def segment(self, segment: Segment, bound: tuple[str, ...], scope: Scope) -> None:
         """One loop of a level, with what is computed before and after it."""

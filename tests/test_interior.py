@@ -81,6 +81,21 @@ def test_nothing_asks_in_between():
     assert "?" not in between and "u_p" in between
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_tiles_are_counted_from_their_own_beginning(dtype):
+    """Lines that lie across are copied in tiles, of which loops go on whole."""
+    def f(u, v):
+        return np.sum((np.abs(v[0:9, 61:] - 3) - u[0:9, 512:60:-1]) ** 2)
+
+    u = np.asfortranarray(RNG.uniform(-1, 1, (9, 513)).astype(dtype))
+    v = RNG.uniform(-1, 1, (9, 513)).astype(dtype)
+    for x in (v, v[::-1], v[:, ::-1]):
+        got = ec.grad(ec.compile(f), 1)(u, x)
+        want = np.zeros((9, 513))
+        want[:, 61:] = -2 * (3 - x[:, 61:] - u[:, 512:60:-1])
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
 def test_ends_of_vectors():
     f = ec.grad(ec.compile(lambda u: np.sum((u[1:] - u[:-1]) ** 2)))
     for n in (1, 2, 127, 128, 129, 1000):

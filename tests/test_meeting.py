@@ -133,6 +133,51 @@ def test_what_a_turn_leaves_in_an_array_of_its_own_is_not_shared():
     np.testing.assert_allclose(ec.grad(ec.compile(f), 1)(x, y), (x[::-1].T @ x)[1:4].sum(axis=0))
 
 
+@pytest.mark.parametrize("rows", [5, 7, 13, 30, 1100])
+@pytest.mark.parametrize("f", [lambda a, b, c: c + a @ b, lambda a, b, c: c * (a @ b) + c,
+                               lambda a, b, c: np.exp(c) * np.sum(a[:, None] * b.T, axis=2)])
+def test_an_output_that_is_an_input(f, rows):
+    """Turns that go twice would read what they have written."""
+    a, b, c = (RNG.random(shape) for shape in ((rows, 20), (20, 33), (rows, 33)))
+    want = f(a, b, c)
+    ec.compile(f)(a, b, c, out=c)
+    np.testing.assert_allclose(c, want, rtol=1e-12)
+
+
+def test_the_ends_of_strips_where_values_are_chosen():
+    """What a strip's vectors leave is added for all turns."""
+    def f(u, v, w):
+        y = u @ v.T
+        return np.sum((y - np.max(y, axis=0, keepdims=True) + w[0])[1:4] ** 2)
+
+    u, v, w = (RNG.uniform(-1, 1, shape).astype("f4") for shape in ((30, 3), (2, 3), (30, 2)))
+    made, h = ec.grad(ec.compile(f), 1), 1e-5
+    for z in (w, np.asfortranarray(w)):
+        got, d = made(u, v, z), RNG.standard_normal(v.shape)
+        wide = [x.astype("f8") for x in (u, v, z)]
+        want = (f(wide[0], wide[1] + h * d, wide[2]) - f(wide[0], wide[1] - h * d, wide[2])) / (2*h)
+        np.testing.assert_allclose(np.sum(got * d), want, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_what_one_turn_keeps_no_other_phase_reads(dtype):
+    """Arrays of a thread's own hold what its last turn left; phases that follow have buffers."""
+    def f(u, v, w):
+        y = np.tanh(np.sum(u[:, None] * v[None] * w[:, :, None], axis=2))
+        return np.sum((y - np.mean(y, axis=1, keepdims=True)) * w)
+
+    u, v, w = (RNG.uniform(0, 1, shape).astype(dtype) for shape in ((3, 6), (7, 6), (3, 7)))
+    for z in (v, v[:, ::-1]):
+        got = ec.grad(ec.compile(f), (0, 1, 2))(u, z, w)
+        every = [x.astype("f8") for x in (u, z, w)]
+        for k, found in enumerate(got):
+            d = RNG.standard_normal(found.shape)
+            ahead, back = ([x + s * d if j == k else x for j, x in enumerate(every)]
+                           for s in (1e-5, -1e-5))
+            np.testing.assert_allclose(np.sum(found * d), (f(*ahead) - f(*back)) / 2e-5,
+                                       rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("rows, inner, columns", [(40, 20, 30), (300, 8, 8), (2000, 16, 10)])
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_gradients_of_dense_layers(rows, inner, columns, dtype):
