@@ -80,7 +80,8 @@ class Expressions:
         self.staged: set[str] = set()  # arrays that are as long as parts
         self.after_lanes = False  # in rows shorter than the lanes, and in what is left of others
         self.singly = False  # where nothing chooses for a vector at once
-        self.within: dict[str, tuple[str, str]] = {}  # the chunk that is being folded
+        self.within: dict[str, tuple[str, str]] = {}  # the part of an axis that loops go through
+        self.tile_begins: dict[str, str] = {}
         self.instead: dict[str, str] = {}  # what counts along an axis, if not its variable
         self.stored: Value | None = None  # what is being stored as a float16
         self.apart_of: dict[Load, str] = {}  # where a turn has picked elements, in C
@@ -344,7 +345,9 @@ class Expressions:
     def place(self, element: Element, places: Mapping[str, Affine] | None = None) -> str:
         """The index of an element of a buffer or local array; at `places` along some axes."""
         if element.at in ("tile", "chunk"):
-            return "][".join(f"{self.var(axis)} - {self.bounds(axis)[0]}" for axis in element.dims)
+            begins = self.tile_begins if element.at == "tile" else {}
+            return "][".join(f"{self.var(axis)} - {begins.get(axis, f'begin{self.digit[axis]}')}"
+                             for axis in element.dims)
         if element.at == "turn":
             row, *columns = element.dims
             text = self.place(replace(element, dims=tuple(columns), at=None), places)

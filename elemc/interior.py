@@ -56,16 +56,12 @@ def _part(body: list[Statement], known: Mapping[str, Value], spec: Specialized) 
 
 
 def _plain(loop: Loop, spec: Specialized) -> bool:
-    """Whether a loop goes through elements of a long row, in any order, and calls no functions.
-
-    Elements of tiles and chunks are counted from where loops over these begin.
-    """
+    """Whether a loop goes through elements of a long row, in any order, and calls no functions."""
     if loop.kind != "plain" or not loop.independent or (
             loop.reverse or loop.lines or loop.at_once > 1):
         return False
-    values = walk(v for s in loop.body for v in values_of(s))
-    counted = any(isinstance(v, Element) and v.at in ("tile", "chunk") for v in values)
-    return spec.between(loop.axis)[0] >= LINED and not (counted or calls(values)) and all(
+    called = calls(walk(v for s in loop.body for v in values_of(s)))
+    return spec.between(loop.axis)[0] >= LINED and not called and all(
         isinstance(s, (Let, Write)) or isinstance(s, Assign) and isinstance(s.target, Element)
         for s in loop.body)
 

@@ -122,8 +122,9 @@ class RowLoops(FoldLoops):
         names = ("from", "to") if item.axis in around else ("begin", "end")  # in a chunk of it
         begin, end = (f"{name}{k}" for name in names)
         self.within = {**around, item.axis: (begin, end)}
+        begins, self.tile_begins = self.tile_begins, {**self.tile_begins, item.axis: begin}
         body = self.body(item.body)
-        self.within = around
+        self.within, self.tile_begins = around, begins
         tiles = [s for loop in item.body if isinstance(loop, Loop) and loop.kind == "tiles"
                  for s in loop.body if isinstance(s, Local) and s.tile]
         if tiles:

@@ -96,6 +96,20 @@ def test_tiles_are_counted_from_their_own_beginning(dtype):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+def test_arrays_of_chunks_are_counted_from_their_own_beginning_in_tiles():
+    def f(u, v):
+        a, b, c = u[1:9, 16:200:3], v[1:9, 16:200:3], u[1:9, 11:195:3]
+        y = np.maximum(np.sin(b) * np.tanh(a) + 0.5 * v[0:8, 16:200:3], u[0:8, 0:62] ** 2)
+        y = np.where(y > -9, y, c)
+        return np.sum(y * c / (np.sum(y * c**2, axis=0, keepdims=True) + 1))
+
+    u, v = RNG.uniform(-1, 1, (2, 9, 200))
+    g = ec.grad(ec.compile(f))
+    want, out = g(u, v), np.full((9, 200), 7.0, order="F")
+    g(u, np.repeat(v, 2, axis=0)[::2], out=out)
+    np.testing.assert_allclose(out, want, rtol=1e-12, atol=1e-14)
+
+
 def test_ends_of_vectors():
     f = ec.grad(ec.compile(lambda u: np.sum((u[1:] - u[:-1]) ** 2)))
     for n in (1, 2, 127, 128, 129, 1000):
