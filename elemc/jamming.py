@@ -1,4 +1,4 @@
-"""Two turns of a loop at once, statement beside statement: unroll and jam.
+"""Several turns of a loop at once, statement beside statement: unroll and jam.
 
 The folds of a row are chains of additions, and often end with a root and a quotient, for which a
 processor has nothing else to do: it runs ahead by some hundred instructions, which is less than a
@@ -50,7 +50,7 @@ from .values import (
 WITH_NAN = (OPS["maximum"], OPS["minimum"])  # the result is NaN if any operand is
 FOURS, ROWS_IN_TURN = 4, 8  # side by side; block by block
 MEETING = 6, 7, 5  # turns that fold the same rows: as many as leave the fewest, of few all
-# Of the names of a next row, and of further turns.
+# Of the names of a next row, and of further turns, up to the most of MEETING.
 PREFIXES = "next_", "other_", "third_", "fourth_", "fifth_", "sixth_", "seventh_"
 
 
@@ -75,7 +75,8 @@ def jam(kernel: Kernel, spec: Specialized) -> None:
 def strips_of(item: Loop) -> list[Blocks]:
     """The folds of rows along strips, into states of their own, in a loop that mixes its turns.
 
-    A turn may go twice, and leaves nothing but what it gives.
+    A turn may go twice, so it gives the same again: it adds to nothing, and leaves nothing in what
+    other turns fill.  (What it reads is then no output: `compiler._in_place`.)
     """
     found: list[Blocks] = []
     for s in item.body:
@@ -123,8 +124,8 @@ def _shared_by(item: Loop, spec: Specialized) -> int:
     if cost(values) >= HEAVY or not shared or any(item.axis in v.axes for v in shared):
         return 1
     low, high = spec.between(item.axis)
-    if high < ROWS_IN_TURN:
-        return high
+    if high <= max(MEETING):
+        return max(1, high)
     return MEETING[0] if low < high else min(MEETING, key=lambda n: high % n)
 
 

@@ -31,19 +31,19 @@ def _strip(root: Root, found: Sequence[Root], spec: Specialized) -> str:
 
     The result is stored as it is kept, along that axis, and no other fold takes it.
     """
-    plain = root.merges and len(root.over) == 1 < len(root.kept) and not (
-        in_strips(root.order) or isinstance(root.of, Place))
-    if not plain or not operands_meet(root.fold) or any(root.of in r.needs for r in found):
+    if not root.merges or not operands_meet(root.fold) or isinstance(root.of, Place) or (
+            in_strips(root.order) or len(root.over) > 1 or len(root.kept) < 2):
         return ""
-    stores = [s for s in spec.stores if root.of in walk(roots_of([s]))]
-    lines = {memory_order(s.access, spec.operands[s.operand]) for s in stores}
     values = walk(root.inputs(), is_fold)
+    lines = {memory_order(s.access, spec.operands[s.operand]) for s in spec.stores
+             if root.of in walk(roots_of([s]))}
+    needed = any(root.of in r.needs for r in found)
     each = cost(v for v in values if v.axes.issuperset(root.loops))
-    if len(lines) > 1 or {*lines.copy().pop()} != {*root.kept} or each >= HEAVY:
+    if needed or each >= HEAVY or len(lines) != 1:
         return ""
-    [over], strip = root.over, lines.pop()[-1]
-    across = any(v.axes.issuperset((over, strip)) and spec.operands[v.operand].layout.unit
+    [over], [line] = root.over, lines
+    across = any(v.axes.issuperset((over, line[-1])) and spec.operands[v.operand].layout.unit
                  and runs_along(v.access, spec.operands[v.operand].layout.perm, over)
-                 for v in values if isinstance(v, Load))
-    long = spec.between(strip)[1] >= SHORT and FEW // 2 < spec.between(over)[1] <= NARROW
-    return strip if across and long else ""
+                 for v in values if isinstance(v, Load)) if {*line} == {*root.kept} else False
+    long = across and spec.between(line[-1])[1] >= SHORT
+    return line[-1] if long and FEW // 2 < spec.between(over)[1] <= NARROW else ""

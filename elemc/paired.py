@@ -37,7 +37,7 @@ def nested(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return one | lists | {key: both(key) for key in ("body", "ones", "last")}
 
 
-def crossing(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def as_one(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same statement of several turns that fold the same rows, into states of their own."""
     first = turns[0]
     match first["kind"]:
@@ -56,7 +56,7 @@ def crossing(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _each(bodies: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
     """The statements of several turns, statement beside statement."""
-    return [s for same in zip(*bodies, strict=True) for s in crossing(same)]
+    return [s for same in zip(*bodies, strict=True) for s in as_one(same)]
 
 
 def _lists(turns: Sequence[dict[str, Any]]) -> dict[str, Any]:

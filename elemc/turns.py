@@ -9,10 +9,10 @@ from typing import Any
 from .fetching import Fetches
 from .jamming import PREFIXES, adds_slices, other_turn, strips_of
 from .nest import Blocks, Loop, Statement, names_made, statements
-from .paired import beside, crossing, nested, whole
+from .paired import as_one, beside, nested, whole
 from .row_ends import grouped, turns
 
-# What turns at once are called.
+# What so many turns at once are called, up to the most of `jamming.MEETING`.
 TOGETHER = {2: "twos", 3: "threes", 4: "fours", 5: "fives", 6: "sixes", 7: "sevens"}
 
 
@@ -67,7 +67,7 @@ class Turns(Fetches):
                 self.instead = {**around, item.axis: name}
             turns_of.append(self.body(turn))
         self.instead, self.turn, self.at_once = around, "", 1
-        together = [s for some in zip(*turns_of, strict=True) for s in crossing(some)]
+        together = [s for some in zip(*turns_of, strict=True) for s in as_one(some)]
         return {"together": [*lets, *together], "at_once": item.at_once,
                 "by": TOGETHER[item.at_once]}
 
