@@ -19,7 +19,7 @@ import numpy as np
 
 from .cost import cost
 from .maps import Instruction, slice_start
-from .nest import Assign, Blocks, If, Kernel, LaneLoop, Loop, Statement, Write, values_of
+from .nest import Assign, Blocks, If, Kernel, LaneLoop, Loop, Parted, Statement, Write, values_of
 from .nest_leaves import Element
 from .records import dataclass
 from .values import Access, Affine, Load, Op, walk
@@ -134,6 +134,8 @@ class _Phase:
                 case Loop() | Blocks():
                     own = () if statement.axis in axes else (statement.axis,)
                     self.visit(statement.body, (*axes, *own))
+                case Parted():  # its ends are short
+                    self.visit(statement.free, axes)
                 case If():  # all rows, and elements, count as most do
                     flops = dict(self.flops)
                     self.visit(statement.rest, axes)
