@@ -149,12 +149,12 @@ class Keeping(Folding):
         return Local(name, value.dtype, length=self.kernel.chunks[chunk].unit)
 
     def functions_first(self, segments: Sequence[Segment], bound: tuple[str, ...], scope: Scope
-                        ) -> list[Value]:
+                        ) -> None:
         """Call functions of what the rows of a chunk give, before the first loop that waits."""
         axis = axis_of(bound[-1]) if bound and ":" in bound[-1] else ""
         waiting = [r for s in segments for r in s.roots if axis and r.waits == axis]
         if not any(r in waiting for r in segments[0].roots):
-            return []
+            return
         found = [v for v in self.functions(waiting, axis, (*map(axis_of, bound),), scope)
                  if scope.find(v) is None]
         if found:
@@ -163,7 +163,6 @@ class Keeping(Folding):
             loop = Loop(axis, "plain", [], independent=True)
             scope.body.append(loop)
             self.fill(found, scope.inside(loop.body))
-        return found
 
     def functions(self, some: Sequence[Root], axis: str, bound: Collection[str], scope: Scope
                   ) -> list[Value]:

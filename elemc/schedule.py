@@ -153,7 +153,7 @@ class _Scheduler(Keeping):
         pair_scans(scope.body)
         if bound:
             ask_in_time(scope.body, bound[-1], self.spec)
-        self.forget([v for v in self.planned if v not in before])
+        self.forget([v for v in self.planned if v not in before])  # each turn has its own
 
     def segment(self, segment: Segment, bound: tuple[str, ...], scope: Scope) -> None:
         """One loop of a level, with what is computed before and after it."""
