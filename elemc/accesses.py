@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from .cost import PAGE, SLICED
+from .cost import (
+    ABREAST,
+    FAR_ABREAST,
+    FAR_GAINED,
+    GAINED,
+    PAGE,
+    PLAIN_GAINED,
+    SLICED,
+    calls,
+)
 from .layout import Operand
-from .values import LINED, ZERO, Access, Fold, Load, Specialized, Store, is_fold, walk
+from .nest import LANES
+from .values import LINED, ZERO, Access, Fold, Load, Specialized, Store, is_fold, roots_of, walk
 
 MANY_ROWS = 32  # at least, for which what they share is repeated: copies take time
 
@@ -26,6 +36,41 @@ def memory_order(access: Access, operand: Operand) -> tuple[str, ...]:
     for dim in dims:
         found.update(dict.fromkeys(axis for axis, _ in access[dim].terms))
     return tuple(found)
+
+
+def records(spec: Specialized, order: Sequence[str]) -> list[tuple[Load, tuple[str, ...]]]:
+    """What stores in this order read in records across their lines, and the axes of a record.
+
+    These are what its lines lie along, and what is between them and the axis of the stores' lines.
+    """
+    *outer, row = order or [""]
+    found = []
+    for load in walk(roots_of(spec.stores)):
+        if isinstance(load, Load) and row in load.axes:
+            memory = memory_order(load.access, spec.operands[load.operand])
+            record = memory[memory.index(row) + 1:]
+            if record and {*record} <= {*outer}:
+                found.append((load, record))
+    return found
+
+
+def most_abreast(row: str, spec: Specialized) -> int:
+    """Less than how many elements rows have that are folded side by side.
+
+    Each of these is turned for that, as are those that are stored.
+    """
+    values = walk(roots_of(spec.stores))
+    size = max((4, *(v.dtype.itemsize for v in values if v.axes and v.dtype.kind in "fc")))
+    places = {(v.operand, v.access) for v in values if isinstance(v, Load)} | {
+        (s.operand, s.access) for s in spec.stores}
+    axes = [{a for at in access for a in at.axes} for _, access in places]
+    turned = max(1, sum(row in some and len(some) > 1 for some in axes))
+    folds = [v for v in values if isinstance(v, Fold) and v.merges and row in v.over]
+    far = spec.far or spec.third
+    most, gained = (FAR_ABREAST, FAR_GAINED) if far else (ABREAST, GAINED)
+    if not calls(walk(a for v in folds for a in v.args)):
+        return min(most[4] if size <= 4 else LANES, PLAIN_GAINED * len(folds) // turned)
+    return min(most.get(size, LANES), gained.get(size, LANES) * len(folds) // turned)
 
 
 def runs_along(access: Access, perm: Sequence[int], axis: str) -> bool:

@@ -12,17 +12,17 @@ from . import quotients
 from .accesses import (
     MANY_ROWS,
     memory_order,
+    most_abreast,
     most_repeated,
     most_sliced,
     operands_meet,
     order_in_memory,
     read_again,
+    records,
 )
 from .cost import (
-    ABREAST,
     ALONE,
     DEAR,
-    FAR_ABREAST,
     FAR_FORESEEN,
     FEW_STATES,
     FORESEEN,
@@ -35,7 +35,7 @@ from .cost import (
     jams,
 )
 from .layout import STEPS
-from .nest import LANE_BYTES, PACK, ROWS
+from .nest import LANE_BYTES, LANES, PACK, ROWS
 from .places import COUNTS, ENOUGH, PLACED
 from .refold import loads_of
 from .values import (
@@ -82,6 +82,7 @@ def bounds_of_rows(spec: Specialized, sizes: Sequence[int]) -> Bounds:
         for operand, access in marks.accesses:
             marks.of_row(operand, access)
         marks.of_repeated()
+        marks.of_records()
         marks.of_few()
         marks.of_rows_abreast()
         marks.of_meeting_rows()
@@ -199,7 +200,7 @@ class _Marks:
         those that go back in memory if they have more than `BACK`.  Rows of extrema that are folded
         together have as many lanes as elements, of 16, 32 and 64.  Of lines that maps read across,
         threads share the elements if there are less than `LINED`.  Rows lie side by side if they
-        have less than `ABREAST`.
+        have less than `most_abreast`, but not if they fill lanes.
         """
         far, along = self.spec.far, [v for v in self.folds if axis in v.over]
         size = self.spec.operands[operand].dtype.itemsize
@@ -229,7 +230,7 @@ class _Marks:
         if along and calls(self.values):
             marks.append(LINED - 1)
         if along and (axis in self.written or calls(self.values)):
-            marks += [most - 1 for most in (FAR_ABREAST if far else ABREAST).values()]
+            marks += [LANES - 1, LANES, most_abreast(axis, self.spec) - 1]
         several = len(along) + (axis in self.written) > 1
         if along and far and several:
             marks.append(ASKED - 1)
@@ -260,6 +261,13 @@ class _Marks:
                     0, MANY_ROWS - 1, *([quotients.MANY - 1] if one else [])])
                 for e in self.spec.axes[rows]:
                     self.found.setdefault(e, (1, LONGEST))
+
+    def of_records(self) -> None:
+        """What stores read in records across their lines minds whether these are short."""
+        for store in self.spec.stores:
+            order = memory_order(store.access, self.spec.operands[store.operand])
+            for axis in {a for _, record in records(self.spec, order) for a in record}:
+                self.meet(self.longest(axis), [0, FEW // 2, SHORT, 2 * SHORT, LINED - 1])
 
     def of_few(self) -> None:
         """Folds of at most `FEW` elements are unrolled, and have kernels of their own.

@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable
 from .values import Fold, Literal, Op, Value
 
 DEAR = 4  # additions from which on a value is kept, not computed again
-# Elements of rows less than which these go side by side, by their size; if they come from memory.
+# Elements of rows less than which these go side by side, by their size; if they come from farther
+# than the second cache.
 ABREAST, FAR_ABREAST = {4: 40, 8: 24}, {4: 26, 8: 20}
+# What a fold of a row gains by that, in elements of rows that are turned; and without functions.
+GAINED, FAR_GAINED, PLAIN_GAINED = {4: 72, 8: 48}, {4: 48, 8: 26}, 24
 JAMMED = 192  # elements of a row from which on no processor runs ahead to the next one
 HELD = 1024  # elements of rows, at most, of which the first cache holds this and the next one
 FORESEEN = 1024  # bytes of rows side by side, less than which processors foresee the next late

@@ -87,7 +87,18 @@ class Fetches(RowEnds):
         fetch = self.fetches(item, first, last=f"({first} + {most} - 1)")
         if not fetch and len(apart) == 1 and steps[apart[0]] > 0:
             fetch = asks("FETCH_APART", apart)
-        return {"fetch": fetch, "again": asks("FETCH", again), "most": most}
+        return {"fetch": fetch, "again": asks("FETCH", again), "most": most, "asked": most}
+
+    def of_rows(self, item: Loop, first: str) -> list[tuple[str, str, int]]:
+        """What a loop over short rows, each behind the last, asks for before a block: as above."""
+        rows = [s for s in item.body if isinstance(s, Loop)]
+        along = [v for s in statements(rows) for v in walk(values_of(s))
+                 if isinstance(v, Load) and item.axis in v.axes]
+        on = all(rows_of(v.access, self.kernel.operands[v.operand].layout)[1] for v in along)
+        before, self.instead = self.instead, {**self.instead, item.axis: first}
+        found = [ask for row in rows for ask in self.fetches(row, "0")] if on else []
+        self.instead = before
+        return found
 
     def is_light(self, want: Load | Write) -> bool:
         """Whether little is done at every element of what is read, and none is written."""

@@ -37,7 +37,7 @@ from .values import SHORT, Load, walk
 # second cache; of lines that are turned; of doubles that lie in a line each; of what functions take
 # from memory, and of what is computed for them before.
 STRIP_BYTES = {"STRIP": 8192, "STAGE": 512, "ABREAST": 128, "SIDED": 512, "SLICED": 512,
-               "TURN": 128, "TURNED": 2048, "PIECE": 2048, "HALF_PIECE": 1024}
+               "TURN": 128, "TURNED": 2048, "RECORDS": 512, "PIECE": 2048, "HALF_PIECE": 1024}
 LEAST_BYTES = 512  # of a strip with many arrays
 
 

@@ -13,7 +13,15 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from .accesses import follows, may_turn, meets, memory_order, operands_meet, order_in_memory
+from .accesses import (
+    follows,
+    may_turn,
+    meets,
+    memory_order,
+    operands_meet,
+    order_in_memory,
+    records,
+)
 from .cost import HEAVY, MEETING, calls, cost
 from .layout import Operand
 from .linked import in_chunks_of_rows, linked
@@ -24,6 +32,7 @@ from .roots import Root, axis_of, folds_below, holds, in_strips, read_apart
 from .together import together
 from .values import (
     FEW,
+    LINED,
     NARROW,
     ORDERED,
     SHORT,
@@ -63,9 +72,10 @@ def roots(spec: Specialized) -> list[Root]:
         values = roots_of([store])
         needs = folds_below(values)
         order = memory = memory_order(store.access, spec.operands[store.operand])
-        turned = order if _joins(store, order, spec) else _turned(order, (), short, spec)
+        around = order if needs else _around_records(order, spec)
+        turned = order if _joins(store, order, spec) else _turned(around, (), short, spec)
         with_folds = turned[-1:] in {folds[n].order[-1:] for n in needs}  # in the same strips
-        order = turned if with_folds or _calls_itself(store, needs, spec) else order
+        order = turned if with_folds or _calls_itself(store, needs, spec) else around
         inner = {a for n in needs for a in n.over if few.issuperset(n.over)
                  and n.axes.issuperset(b for b in order if b not in n.over)}
         order = (*(a for a in order if a not in inner), *(a for a in order if a in inner))
@@ -79,7 +89,9 @@ def roots(spec: Specialized) -> list[Root]:
         else:
             if not any(folds[n].order == order for n in needs):
                 order = _order_of_like(values, needs, order, found, spec)
-        length = "TURNED" if in_strips(order) and order[-1] != memory[-1] else "STRIP"
+        length = "STRIP"
+        if in_strips(order) and (order == around or order[-1] != memory[-1]):
+            length = "RECORDS" if order == around and not spec.large else "TURNED"
         root = Root(store, order, frozenset(), needs, read_apart(values), length=length)
         found.append(linked(root, spec))
     return in_chunks_of_rows(found, spec)
@@ -190,6 +202,24 @@ def _turned(order: tuple[str, ...], over: Collection[str],
     if strip in over or (over and not short.issuperset(over)):
         return order
     return (*order[:last], f"{strip}/", *rows, strip)
+
+
+def _around_records(order: tuple[str, ...], spec: Specialized) -> tuple[str, ...]:
+    """The order in which strips of a line go around the elements of short records, if any.
+
+    Where lines of an operand lie along axes around those of the output, each pass would read all
+    of them, for one element of each.  What is narrow is turned in squares.
+    """
+    for load, record in records(spec, order):
+        row, most = order[-1], math.prod(spec.between(a)[1] for a in record)
+        size = load.dtype.itemsize
+        near = most > FEW // 2 and most * size != LANE_BYTES  # squares of vectors are as good
+        short = size >= 4 and most <= NARROW and (spec.large or near)
+        if short and spec.between(row)[0] >= LINED:
+            first = min(map(order.index, record))
+            between = [a for a in order[first:-1] if a not in record]
+            return (*order[:first], f"{row}/", *between, *record, row)
+    return order
 
 
 def _joins(store: Store, order: tuple[str, ...], spec: Specialized) -> bool:

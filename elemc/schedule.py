@@ -214,7 +214,7 @@ class _Scheduler(Keeping):
             loop.ahead = axis_of(bound[-1])
         scope.body.append(loop)
         inside = scope.inside(loop.body)
-        if last and self.length in ("STRIP", "TURNED", "SIDED"):
+        if last and self.length in ("STRIP", "TURNED", "SIDED", "RECORDS"):
             roots, inside = self.stages(segment, loop, inside, inner)
         self.level(roots, inner, inside)
         if loop.independent and not last:  # vectors go along this axis

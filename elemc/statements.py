@@ -361,11 +361,10 @@ class Statements(RowLoops):
         tiled = item.axis in self.within  # rows are short, and what lies ahead is of another tile
         view: dict[str, Any] = {
             "kind": "stream", "lines": found, "end": f"e{k}", "fetch": [], "again": [],
-            "all": self.extent(item.axis), "most": "LINE"}
+            "all": self.extent(item.axis), "most": "LINE", "asked": "LINE"}
         if lengths:
-            longest = reduce(lambda a, b: f"({a} > {b} ? {a} : {b})", lengths)
-            most = f"LINE / {longest}"
-            return view | {"most": most, "block": most}
+            most = f"LINE / {reduce(lambda a, b: f'({a} > {b} ? {a} : {b})', lengths)}"
+            return view | {"most": most, "block": most, "fetch": self.of_rows(item, f"b{k}")}
         view |= {} if tiled else self.by_blocks(item, f"b{k}")
         # the next block begins with a line
         widest = max(found, key=lambda line: line["size"])

@@ -17,8 +17,8 @@ from itertools import takewhile
 
 import numpy as np
 
-from .accesses import memory_order, most_sliced, operands_meet, order_in_memory
-from .cost import ABREAST, FAR_ABREAST, HEAVY, calls
+from .accesses import memory_order, most_abreast, most_sliced, operands_meet, order_in_memory
+from .cost import HEAVY, calls
 from .layout import INTERLEAVED
 from .linked import folds_columns
 from .meeting import side_by_side
@@ -201,23 +201,19 @@ def _in_order(found: Sequence[Root], spec: Specialized) -> list[Root]:
     do so if one that rounds waits for another, and for a division, and if the row is stored and
     has more elements than a vector.  Doubles do then if they fill no lanes.
     """
-    def shorter(most: int, full: bool = False) -> list[Root]:
-        """Those along rows of less elements; whether these may be as many as there are lanes."""
-        along = {r: spec.between(r.order[-1]) for r in found
-                 if r.merges and r.over == {r.order[-1]} and not operands_meet(r.fold)}
-        return [r for r, (low, high) in along.items()
-                if VECTOR <= low and high < most and (full or (low, high) != (LANES, LANES))]
+    def is_short(root: Root) -> bool:
+        """Whether rows are short enough, and neither fill lanes nor are less than a vector."""
+        row = root.order[-1]
+        low, high = spec.between(row)
+        return VECTOR <= low and high < most_abreast(row, spec) and (low, high) != (LANES, LANES)
 
-    most = FAR_ABREAST if spec.far else ABREAST
+    folds = [r for r in found if r.merges and r.over == {r.order[-1]}
+             and not operands_meet(r.fold) and is_short(r)]
     stored = {a for s in spec.stores for at in s.access for a in at.axes}
-    values = walk((v for r in found for v in r.inputs()), is_fold)
-    size = max((4, *(v.dtype.itemsize for v in values if v.axes and v.dtype.kind in "fc")))
-    folds = shorter(most.get(size, LANES), full=size <= 4)
-    values = walk((v for r in folds for v in r.inputs()), is_fold)
     again = len(folds) > 1 or any(r.order[-1] in stored for r in folds)
+    values = walk((v for r in folds for v in r.inputs()), is_fold)
     if calls(values) and (again or any(v.dtype == np.float16 for v in values)):
         return folds
-    folds = shorter(LANES if size > 4 else most[4])
     divided = any(not r.fold.program.exact and r.needs and spec.between(r.order[-1])[0] > VECTOR
                   and r.order[-1] in stored for r in folds) and any(
         v.axes and divides(v) for v in walk(s.value for s in spec.stores))

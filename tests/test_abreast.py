@@ -271,6 +271,16 @@ def softmax(x):
     return e / np.sum(e, axis=1, keepdims=True)
 
 
+def test_rows_of_many_operands_go_one_by_one():
+    """Each operand has to be turned: the more there are, the shorter rows lie side by side."""
+    f = ec.compile(lambda x, y, z: softmax(x * y + z))
+    for length, abreast in (13, True), (25, True), (38, False):
+        x = np.random.default_rng(0).normal(size=(70, length)).astype("f4")
+        np.testing.assert_allclose(f(x, x, x), softmax(x * x + x), rtol=1e-5, atol=1e-7)
+        assert ("ABREAST" in f.dump(x, x + 1, x + 2)) == abreast, length
+        assert "ABREAST" in f.dump(x, x[0], x[1])  # two of which are the same for all rows
+
+
 @pytest.mark.optimized
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("length", [16, 17, 23, 31, 40, 47])
@@ -288,5 +298,6 @@ def test_functions_along_rows_of_some_vectors(length, dtype):
         want = 2 * p * (p - np.sum(p * p, axis=1, keepdims=True))
         np.testing.assert_allclose(gradient(x), want, **tolerance)
     x = np.ones((70, length), dtype)
-    assert ("ABREAST" in f.dump(x)) == (length < 40 if dtype == "f4" else 16 < length < 24)
+    assert ("ABREAST" in f.dump(x)) == (
+        length != 16 and length < (40 if dtype == "f4" else 24))
     assert "bool_t row" not in gradient.dump(x)  # masks are asked again: loops have vectors

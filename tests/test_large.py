@@ -136,6 +136,16 @@ def test_one_stream_past_the_caches_is_asked_for_as_its_machine_wants(large, way
         np.testing.assert_array_equal(f(*args), function(*args))
 
 
+def test_short_rows_that_follow_each_other_are_asked_for_as_one(large):
+    x, row, apart = np.ones((500, 20)), np.ones(20), np.ones((500, 25))[:, :20]
+    f = ec.compile(lambda x, y: x * y + 1)
+    assert "FETCH_LINE(FETCH_MAP, x_p + b0 * x_s0, LINE * 8)" in f.dump(x, row)
+    for args in (apart, row), (x, x + 1):  # the latter are foreseen
+        assert "FETCH" not in f.dump(*args)
+    assert np.array_equal(f(x, row), x * row + 1)
+
+
+
 def test_rows_that_do_not_follow_each_other_are_asked_for_in_advance(large):
     x, y = values((40, 300), "float64"), values((40, 300), "float64")
     f = ec.compile(lambda x, y: 2 * x + y)
@@ -417,7 +427,8 @@ def test_tiles_of_all_dtypes(large, dtype):
 
 @pytest.mark.parametrize(("shape", "tiled"), [
     ((100, 100), False), ((128, 128), True), ((129, 129), False), ((256, 40), True),
-    ((40, 256), False), ((513, 511), False), ((30, 600), True), ((600, 30), False)])
+    ((40, 256), False), ((513, 511), False), ((130, 600), True), ((600, 30), False),
+    ((30, 600), False)])  # strips of these go around records
 def test_lines_that_the_first_cache_does_not_hold(shape, tiled):
     """Those that are a multiple of a power of 2 apart meet in few of its sets."""
     a, b = ec.matrix("a"), ec.matrix("b")

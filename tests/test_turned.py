@@ -105,7 +105,10 @@ def test_short_rows_of_what_is_dear(shape, dtype, threads):
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "c16", "i2"])
 def test_few_lines(dtype):
-    """From 4 on they are turned, narrow ones from 8; the last may have none that follows."""
+    """From 4 on they are turned, narrow ones from 8; the last may have none that follows.
+
+    Strips go around the elements of longer ones, but not where these fill vectors.
+    """
     rng = np.random.default_rng(0)
     f = ec.compile(lambda x, y: x * x - y)
     for columns in (3, 4, 7, 8):
@@ -113,8 +116,31 @@ def test_few_lines(dtype):
         y, out = np.asfortranarray(x + 1), np.asfortranarray(0 * x)
         for z in (x, x[::-1]):
             np.testing.assert_array_equal(f(z, y, out=out), z * z - y)
-        turned = "x_tile" in f.specializations[-1].source.text
-        assert turned == (columns >= (8 if dtype == "i2" else 4)), columns
+        text, size = f.specializations[-1].source.text, x.itemsize
+        around = columns > 4 and size >= 4 and columns * size != 64
+        assert ("RECORDS" in text) == around, columns
+        assert ("x_tile" in text) == (columns >= (8 if size < 4 else 4) and not around), columns
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "c8", "i4", "i2"])
+@pytest.mark.parametrize("record", [(5,), (3, 3), (2, 9), (35,), (30, 3), (100, 2), (2, 5, 3)])
+def test_strips_around_records(record, dtype):
+    """Outputs whose lines lie across what is read: whatever the order of axes, and beside others."""
+    rng = np.random.default_rng(0)
+
+    def two(x, y, m):
+        return np.where(m > 4, x + y, y), x * 2 - m
+
+    for rows in (128, 131, 700):
+        x, y, m = (rng.integers(0, 9, (rows, *record)).astype(dtype) for _ in range(3))
+        m = m.real.astype("f8")
+        for axes in ([*range(1, x.ndim), 0], [*range(x.ndim - 1, 0, -1), 0]):
+            across = np.transpose(np.empty([x.shape[a] for a in axes], dtype), np.argsort(axes))
+            for a, b in ((x, y), (x[::-1], y), (x, np.asfortranarray(y)), (x[:, :1], y)):
+                want = two(a, b, m)
+                outs = tuple(np.zeros_like(across, w.dtype) for w in want)
+                for out, right in zip(ec.compile(two)(a, b, m, out=outs), want, strict=True):
+                    np.testing.assert_array_equal(out, right)
 
 
 def test_rows_that_are_one():
