@@ -31,7 +31,7 @@ from .graph import Accumulate, Cast, Graph, Node
 from .jamming import strips_of
 from .layout import STEPS
 from .maps import Extents, extents_of
-from .nest import Kernel, Loop, Write, fills_its_own, statements, values_of
+from .nest import Kernel, LaneLoop, Loop, Write, bodies, fills_its_own, statements, values_of
 from .ops import SHORTCUT
 from .quotients import divides
 from .records import dataclass
@@ -256,9 +256,11 @@ def _in_place(spec: Specialized, kernel: Kernel) -> frozenset[tuple[int, int]]:
     the index of the write, and none follows it in the text, or in a turn that goes twice.
     """
     lines = [s for phase in kernel.phases for s in statements(phase.body)]
-    twice = [s for loop in lines if isinstance(loop, Loop) and loop.at_once > 1
-             and strips_of(loop) for s in statements(loop.body)]
-    lines += twice
+    for loop in [*lines]:
+        if isinstance(loop, Loop) and loop.at_once > 1 and strips_of(loop):
+            lines += statements(loop.body)
+        elif isinstance(loop, LaneLoop) and any(f.end_in_lanes for f in loop.folds):
+            lines += statements([s for s in loop.body if bodies(s)])
     reads = [(k, v) for k, s in enumerate(lines) for v in walk(values_of(s)) if isinstance(v, Load)]
     found = set()
     first: dict[int, tuple[int, Write]] = {}

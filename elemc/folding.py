@@ -32,6 +32,8 @@ from .nest import (
     Loop,
     Statement,
     Write,
+    bodies,
+    updates,
 )
 from .nest_leaves import Element, LaneFold, Named
 from .ops import OPS
@@ -138,6 +140,9 @@ class Folding(Merging):
             lane = Element(frozenset(), fold.lane or fold.dtype, f"{fold.name}_lane", at="lane")
             self.states[root.fold] = [lane]
         self.level(segment.roots, bound, inner)
+        if updates([s for s in loop.body if bodies(s)]):  # the last lanes go twice
+            for fold in folds:
+                fold.end_in_lanes = False
         scope.body.append(loop)
         for root, fold in zip(merged, folds, strict=True):
             self.states[root.fold] = [Named(frozenset(), fold.dtype, fold.name)]

@@ -57,7 +57,8 @@ class Keeping(Folding):
                 self.uses[root.of] = frozenset(root.needs).union(
                     *(self.uses[f] for f in root.needs))
         self.by_rows: set[Fold] = {r.fold for r in self.roots if r.by_rows}
-        self.later: Sequence[Segment] = []  # loops that find outputs in a cache, at all levels
+        self.later: Sequence[Segment] = []  # loops after this one, at all levels
+        self.near: Sequence[Segment] = []  # those of them that find outputs in a cache
         self.apart: Sequence[Root] = ()  # functions of what rows give, in loops of their own
 
     def compute_once(self, some: Sequence[Root]) -> bool:
@@ -187,10 +188,14 @@ class Keeping(Folding):
         self.forget([*new])
 
     def keep_in_outputs(self, segment: Segment) -> None:
-        """Let what is dear here, and later stores need again, wait in their outputs."""
+        """Let what is dear here, and later stores need again, wait in their outputs.
+
+        If these are not near by then, only what lies across does.
+        """
         if any(isinstance(r.of, Scan) for r in segment.roots) or is_side(segment.axis):
             return
         later = [r for s in self.later for r in s.roots]
+        near = [r for s in self.near for r in s.roots]
         ended = {r.of for r in segment.roots}  # what can be computed where one ends has a buffer
 
         def needed_beside(value: Value) -> list[Value]:
@@ -205,7 +210,7 @@ class Keeping(Folding):
             store = root.of
             if not isinstance(store, Store):
                 continue
-            value = self.dear(segment, root)
+            value = self.dear(segment, root, root in near)
             if value is not None and value not in self.kept and self.outlasted(value, root) and (
                     not any(n in ended and value.axes <= n.axes for n in folds_below([value]))):
                 there = [v for v, s in self.kept.items() if s is store]
@@ -242,7 +247,7 @@ class Keeping(Folding):
             and self.kept.get(r.of.value) is r.of)]
         return bool(segment.roots)
 
-    def dear(self, segment: Segment, root: Root) -> Value | None:
+    def dear(self, segment: Segment, root: Root, near: bool) -> Value | None:
         """The largest value that folds of `segment` compute at every element `root` stores."""
         axes, again = set(root.loops), walk(root.inputs(), is_fold)
         folds = [r for r in segment.roots if r.over and axes == set(r.loops)]
@@ -256,9 +261,9 @@ class Keeping(Folding):
         return next((v for v in reversed(below) if v in again and v.axes == axes
                      and self.may_wait(v, root) and not isinstance(v, Load)
                      and v not in self.planned
-                     and self.costs_more(v, root.loops, passes)), None)
+                     and self.costs_more(v, root.loops, passes, near)), None)
 
-    def costs_more(self, value: Value, loops: Sequence[str], passes: bool) -> bool:
+    def costs_more(self, value: Value, loops: Sequence[str], passes: bool, near: bool) -> bool:
         """Whether to compute a value along a row again takes longer than to keep it in memory.
 
         Of several operands it does, if a loop `passes` over many rows before the next one begins.
@@ -270,6 +275,8 @@ class Keeping(Folding):
         """
         few, row = few_axes(self.spec), loops[-1]
         below = [v for v in walk([value], is_fold) if v.axes == value.axes]
+        if not near:
+            return passes and self.lies_across(below, row, *few)
         several = (passes or self.spec.between(row)[0] > BLOCK) and len(
             {v.operand for v in below if isinstance(v, Load)}) > 1
         time = sum(WAITS.get(v.op.name, 0) * v.dtype.itemsize for v in below if isinstance(v, Op))

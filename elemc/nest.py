@@ -331,6 +331,19 @@ def names_used(body: Sequence[Statement]) -> set[str]:
             if isinstance(v, (Named, Element))} - own
 
 
+def updates(body: Sequence[Statement]) -> bool:
+    """Whether statements write where they read, so that going twice they would do so again."""
+    every = [*statements(body)]
+    written = {s.operand if isinstance(s, Write) else s.target.name for s in every
+               if isinstance(s, Write) or isinstance(s, Assign) and isinstance(s.target, Element)
+               and s.target.dims}
+    read = {v.operand if isinstance(v, Load) else v.name for s in every
+            for v in walk((s.value,) if isinstance(s, Assign) else values_of(s))
+            if isinstance(v, (Load, Element))}
+    return not written.isdisjoint(read) or any(
+        isinstance(s, Write) and s.mode != "write" for s in every)
+
+
 def fills_its_own(kernel: Kernel) -> bool:
     """Whether private buffers, in which a thread finds its own, are filled where they are read."""
     private = {b.name for b in kernel.buffers if not b.shared}

@@ -96,7 +96,7 @@ class RowLoops(FoldLoops):
         """Where a block along an axis begins."""
         begin = f"(b{self.digit[axis]} + at)" if self.ends else f"b{self.digit[axis]}"
         if isinstance(place, (Load, Write)):
-            if self.line.get(place.operand) == axis:
+            if isinstance(place, Write) and self.line.get(place.operand) == axis:
                 return f"{self.kernel.operands[place.operand].name}_line"
             use = self.use(place.operand, place.access, written=isinstance(place, Write))
             return self.address(use, axis, begin)

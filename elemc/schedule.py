@@ -98,7 +98,8 @@ class _Scheduler(Keeping):
         for k, segment in enumerate(segments):
             if not self.remains(segment):
                 continue
-            self.later = [] if self.spec.large else segments[k + 1:]  # which wait for memory
+            self.later = segments[k + 1:]
+            self.near = () if self.spec.large else self.later  # others wait for memory
             self.keep_in_outputs(segment)
             self.buffer_late(segment, segments[k + 1:], (), None)
             if k and self.compute_once(segment.roots):
@@ -137,19 +138,20 @@ class _Scheduler(Keeping):
         if self.spec.crossed:
             self.turn_rows(level_roots, bound, scope)
         segments = loops(level_roots, bound)
-        around, before = self.later, {*self.planned}
+        around, before = (self.later, self.near), {*self.planned}
         for k, segment in enumerate(segments):
             if not self.remains(segment):
                 continue
+            self.later = [*segments[k + 1:], *around[0]]
             if not self.spec.large or open_strip(bound):
-                self.later = [*segments[k + 1:], *around]
+                self.near = [*segments[k + 1:], *around[1]]
             if segment.axis and not segment.axis.endswith("/"):
                 self.keep_row(segment, segments[k + 1:], (*bound, segment.axis), scope)
             self.keep_in_outputs(segment)
             self.buffer_late(segment, segments[k + 1:], bound, scope)
             self.functions_first(segments[k:], bound, scope)
             self.segment(segment, bound, scope)
-        self.later = around
+        self.later, self.near = around
         pair_scans(scope.body)
         if bound:
             ask_in_time(scope.body, bound[-1], self.spec)

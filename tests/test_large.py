@@ -136,6 +136,34 @@ def test_one_stream_past_the_caches_is_asked_for_as_its_machine_wants(large, way
         np.testing.assert_array_equal(f(*args), function(*args))
 
 
+def rms(t, axes):
+    return t / np.sqrt(np.mean(t * t, axis=axes, keepdims=True) + 0.1), np.sum(t, axis=axes)
+
+
+def norm(t, axes):
+    d = t - np.mean(t, axis=axes, keepdims=True)
+    return d / np.sqrt(np.mean(d * d, axis=axes, keepdims=True) + 0.1)
+
+
+@pytest.mark.parametrize("shape", [(40, 257), (5, 127), (127, 5), (9, 513), (7, 33, 64)])
+@pytest.mark.parametrize("function", [rms, norm])
+def test_what_lies_across_waits_in_outputs(large, shape, function):
+    """Even if these come from memory; elements at the ends of rows, which go twice, change once."""
+    f = ec.compile(lambda a, b, axes: function(np.exp(-np.abs(a)) * b, axes), static="axes")
+    g = ec.compile(lambda a, b, axes: function(a * b, axes), static="axes")
+    a, b = np.asfortranarray(values(shape, "float64")), values(shape[::-1], "float64").T * 1
+    b = np.ascontiguousarray(b)
+    for axes in (tuple(range(len(shape))), (0,), (1,)):
+        for made, t in ((f, np.exp(-np.abs(a)) * b), (g, a * b)):
+            want = function(t, axes)
+            got = made(a, b, axes)
+            for x, y in zip(*((z if isinstance(z, tuple) else (z,)) for z in (got, want)),
+                            strict=True):
+                np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-12)
+    if shape == (40, 257):  # read across once
+        assert len(re.findall(r"a_in_p \+", f.dump(a, b, (0, 1)))) == 1
+
+
 def test_short_rows_that_follow_each_other_are_asked_for_as_one(large):
     x, row, apart = np.ones((500, 20)), np.ones(20), np.ones((500, 25))[:, :20]
     f = ec.compile(lambda x, y: x * y + 1)
