@@ -179,7 +179,7 @@ class Fetches(RowEnds):
 
 def axes_within(item: LaneLoop | Loop) -> list[str]:
     """The axes of the loops within one: what is read at every turn of these has no one place."""
-    loops = (s.axis for s in statements(item.body) if isinstance(s, (Loop, LaneLoop)))
+    loops = (s.axis for s in statements(item.body) if isinstance(s, (Loop, LaneLoop, Blocks)))
     return [axis for axis in dict.fromkeys(loops) if axis != item.axis]
 
 
