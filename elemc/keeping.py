@@ -60,6 +60,7 @@ class Keeping(Folding):
         self.later: Sequence[Segment] = []  # loops after this one, at all levels
         self.near: Sequence[Segment] = []  # those of them that find outputs in a cache
         self.apart: Sequence[Root] = ()  # functions of what rows give, in loops of their own
+        self.meeting: Sequence[Root] = ()  # and what meets others, and takes what these loops give
 
     def compute_once(self, some: Sequence[Root]) -> bool:
         """The phases of what the loops of some roots would compute again and again, if any."""
@@ -108,6 +109,8 @@ class Keeping(Folding):
         if f"{inner[-1]}/" in inner or any(next_axis(r, inner) for r in segment.roots):
             return []
         few = inner[-1] in few_axes(self.spec)
+        met = {v for s in self.later for r in s.roots if r in self.meeting
+               for v in walk(r.inputs(), self.is_there)}
         again = {v for s in later if s.axis == inner[-1] for r in s.roots
                  for v in walk(r.inputs(), self.is_there)}
         found: list[Value] = []
@@ -134,7 +137,7 @@ class Keeping(Folding):
                 if chunked and value not in again:
                     scope.body.append(self.row_of_chunk(value, inner[-2], scope))
                 else:
-                    self.plan(value, inner[-1:], shared=False)
+                    self.plan(value, value.axes if value in met else inner[-1:], value in met)
                 found.append(value)
         if found:
             scope.hoist(found, frozenset(inner[:-1]), None)

@@ -36,10 +36,10 @@ def _strip(root: Root, found: Sequence[Root], spec: Specialized) -> str:
         return ""
     values = walk(root.inputs(), is_fold)
     lines = {memory_order(s.access, spec.operands[s.operand]) for s in spec.stores
-             if root.of in walk(roots_of([s]))}
-    needed = any(root.of in r.needs for r in found)
+             if root.of in walk(roots_of([s]), is_fold)} | {
+        tuple(a for a in r.loops if a in root.kept) for r in found if root.of in r.needs}
     each = cost(v for v in values if v.axes.issuperset(root.loops))
-    if needed or each >= HEAVY or len(lines) != 1:
+    if each >= HEAVY or len(lines) != 1:
         return ""
     [over], [line] = root.over, lines
     across = any(v.axes.issuperset((over, line[-1])) and spec.operands[v.operand].layout.unit
@@ -47,3 +47,12 @@ def _strip(root: Root, found: Sequence[Root], spec: Specialized) -> str:
                  for v in values if isinstance(v, Load)) if {*line} == {*root.kept} else False
     long = across and spec.between(line[-1])[1] >= SHORT
     return line[-1] if long and FEW // 2 < spec.between(over)[1] <= NARROW else ""
+
+
+def rows_apart(top_roots: Sequence[Root]) -> list[Root]:
+    """Folds of rows that meet what other folds make of each row: in loops of their own.
+
+    There several rows go at once, and share what they meet.
+    """
+    return [r for r in top_roots if r.merges and r.needs and operands_meet(r.fold)
+            and len(r.order) == 4 and in_strips(r.order) and r.order[0] in r.kept]

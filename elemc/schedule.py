@@ -27,6 +27,7 @@ from .halving import convert_in_blocks
 from .interior import part
 from .jamming import jam
 from .keeping import Keeping
+from .meeting import rows_apart
 from .nest import Assign, Kernel, Local, Loop, Statement, Write, statements, values_of
 from .nest_leaves import Element
 from .repeating import repeat_rows
@@ -92,8 +93,8 @@ class _Scheduler(Keeping):
 
     def top(self, top_roots: Sequence[Root]) -> None:
         """The phases: each loop all of whose roots keep its axis may run in pieces."""
-        apart = self.apart = functions_of_rows(top_roots)
-        segments = loops(top_roots, (), apart)
+        apart, self.meeting = functions_of_rows(top_roots), rows_apart(top_roots)
+        self.apart, segments = apart, loops(top_roots, (), [*apart, *self.meeting])
         serial: Scope | None = None
         for k, segment in enumerate(segments):
             if not self.remains(segment):
@@ -155,7 +156,9 @@ class _Scheduler(Keeping):
         pair_scans(scope.body)
         if bound:
             ask_in_time(scope.body, bound[-1], self.spec)
-        self.forget([v for v in self.planned if v not in before])  # each turn has its own
+        shared = {b.name for b in self.kernel.buffers if b.shared}  # each turn has its own others
+        self.forget([v for v, at in self.planned.items() if v not in before
+                     and at.name not in shared])
 
     def segment(self, segment: Segment, bound: tuple[str, ...], scope: Scope) -> None:
         """One loop of a level, with what is computed before and after it."""
