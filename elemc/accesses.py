@@ -130,7 +130,7 @@ def read_again(loads: Iterable[Load], axis: str, operands: Sequence[Operand]) ->
 
 
 def operands_meet(fold: Fold) -> bool:
-    """Whether operands meet in a fold: none of what it reads itself has all of its axes."""
-    loads = [v.axes for v in walk(fold.args, is_fold) if isinstance(v, Load)]
+    """Whether operands meet in a fold: none of what it reads, or other folds give, has all axes."""
+    loads = [v.axes for v in walk(fold.args, is_fold) if isinstance(v, (Load, Fold))]
     return fold.merges and bool(loads) and not any(
         axes.issuperset(fold.axes.union(fold.over)) for axes in loads)

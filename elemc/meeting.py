@@ -8,6 +8,7 @@ folded, those of a strip are turned first, side by side, for all rows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -29,19 +30,19 @@ def side_by_side(found: Sequence[Root], spec: Specialized) -> list[Root]:
 def _strip(root: Root, found: Sequence[Root], spec: Specialized) -> str:
     """The axis along which strips of a result go if rows of an operand lie across them, or "".
 
-    The result is stored as it is kept, along that axis, and no other fold takes it.
+    That is along which most that take the result go.
     """
     if not root.merges or not operands_meet(root.fold) or isinstance(root.of, Place) or (
             in_strips(root.order) or len(root.over) > 1 or len(root.kept) < 2):
         return ""
     values = walk(root.inputs(), is_fold)
-    lines = {memory_order(s.access, spec.operands[s.operand]) for s in spec.stores
-             if root.of in walk(roots_of([s]), is_fold)} | {
-        tuple(a for a in r.loops if a in root.kept) for r in found if root.of in r.needs}
+    lines = Counter(memory_order(s.access, spec.operands[s.operand]) for s in spec.stores
+                    if root.of in walk(roots_of([s]), is_fold))
+    lines.update(tuple(a for a in r.loops if a in root.kept) for r in found if root.of in r.needs)
     each = cost(v for v in values if v.axes.issuperset(root.loops))
-    if each >= HEAVY or len(lines) != 1:
+    if each >= HEAVY or not lines:
         return ""
-    [over], [line] = root.over, lines
+    [over], [(line, _)] = root.over, lines.most_common(1)
     across = any(v.axes.issuperset((over, line[-1])) and spec.operands[v.operand].layout.unit
                  and runs_along(v.access, spec.operands[v.operand].layout.perm, over)
                  for v in values if isinstance(v, Load)) if {*line} == {*root.kept} else False

@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from .cost import DEAR, HEAVY, cost
-from .quotients import divides
 from .roots import Root, axis_of, is_side
 from .values import AGAIN, FEW, LINED, At, Fold, Load, Op, Specialized, Value, is_fold, walk
 
@@ -73,7 +72,7 @@ def _least_cost(value: Value, entered: Sequence[str], waits: str, spec: Speciali
     alone = FEW < spec.between(row)[0] < LINED and order[last] != waits
     if row in value.axes or not alone:
         return 0
-    return DEAR if divides(value) and f"{row}/" in entered else HEAVY
+    return DEAR if f"{row}/" in entered else HEAVY
 
 
 def _may_come_first(value: Value) -> bool:

@@ -94,7 +94,7 @@ class _Scheduler(Keeping):
     def top(self, top_roots: Sequence[Root]) -> None:
         """The phases: each loop all of whose roots keep its axis may run in pieces."""
         apart, self.meeting = functions_of_rows(top_roots), rows_apart(top_roots)
-        self.apart, segments = apart, loops(top_roots, (), [*apart, *self.meeting])
+        self.apart, segments = apart, loops(top_roots, (), apart, self.meeting)
         serial: Scope | None = None
         for k, segment in enumerate(segments):
             if not self.remains(segment):

@@ -198,11 +198,16 @@ class Segment:
 
 
 def loops(level_roots: Sequence[Root], bound: tuple[str, ...],
-          apart: Collection[Root] = ()) -> list[Segment]:
+          apart: Collection[Root] = (), alone: Collection[Root] = ()) -> list[Segment]:
     """The loops of one level: each root enters the first loop that it can.
 
-    Those that go `apart` enter none in which what they need ends.
+    Those that go `apart` enter none in which what they need ends; those that go `alone` share
+    theirs with those of their order only, and with stores of what they give.
     """
+    def fits(root: Root, segment: Segment) -> bool:
+        return isinstance(root.of, Store) or all(
+            r.order == root.order if root in alone else r not in alone for r in segment.roots)
+
     found: list[Segment] = []
     place: dict[Fold, int] = {}
     for root in level_roots:
@@ -218,10 +223,11 @@ def loops(level_roots: Sequence[Root], bound: tuple[str, ...],
             elif axis is None or axis_of(axis) in need.over:  # here it ends
                 shares = isinstance(need, Scan) and found[at].takes(root, reverse, bound)
             else:
-                shares = found[at].axis == axis and root not in apart and root.waits != axis
+                shares = found[at].axis == axis and root not in apart and root.waits != axis and (
+                    root not in alone) and fits(root, found[at])
             earliest = max(earliest, at if shares else at + 1)
         for k in range(earliest, len(found)):
-            if found[k].takes(root, reverse, bound):
+            if found[k].takes(root, reverse, bound) and fits(root, found[k]):
                 break
         else:
             k = len(found)
