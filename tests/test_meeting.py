@@ -8,6 +8,13 @@ import elemc as ec
 from .helpers import assert_same_bits, compile_together, guarded, layouts
 
 RNG = np.random.default_rng(49)
+
+
+def softmax(s):
+    e = np.exp(s - np.max(s, axis=1, keepdims=True))
+    return e / np.sum(e, axis=1, keepdims=True)
+
+
 FUNCTIONS = {
     "rows by columns": lambda a, b: np.sum(a[:, :, None] * b.T[None], axis=1),
     "rows by rows": lambda a, b: np.sum(a[:, None] * b[None], axis=2),
@@ -27,6 +34,11 @@ FUNCTIONS = {
     "product": lambda a, b: (a @ b.T) * 2,
     "norms": lambda a, b: (a @ b.T) / np.sqrt(np.sum(a * a, axis=1))[:, None],
     "softmax": lambda a, b: (lambda e: e / e.sum(axis=1, keepdims=True))(np.exp(a @ b.T / 9)),
+    "attention": lambda a, b: softmax(a @ b.T / 9) @ b,
+    "kernel sums": lambda a, b: np.sum(np.exp(
+        -0.01 * np.sum((a[:, None] - b[None]) ** 2, axis=2)), axis=1),
+    "twice": lambda a, b: np.tanh(a @ b.T / 9) @ b @ b.T,
+    "both ways": lambda a, b: (lambda e: (e @ b, e.T @ a, np.sum(e)))(np.maximum(a @ b.T, 0) / 9),
 }
 SIZES = [(1, 1, 1), (2, 9, 17), (5, 3, 40), (6, 16, 16), (7, 64, 33), (8, 8, 8), (13, 70, 65),
          (40, 12, 300), (3, 800, 20), (1100, 20, 9), (9, 2000, 10), (5, 0, 20), (0, 3, 4)]
@@ -193,6 +205,27 @@ def test_gradients_of_dense_layers(rows, inner, columns, dtype):
     tolerance = 1e-11 if dtype == "f8" else 2e-4
     for a, want in zip(got, (d @ w.T, x.T @ d, d.sum(axis=0)), strict=True):
         np.testing.assert_allclose(a, want, rtol=tolerance, atol=tolerance * 20)
+
+
+@pytest.mark.parametrize("rows, inner, columns", [(33, 16, 40), (7, 9, 3), (130, 24, 100)])
+def test_attention(rows, inner, columns):
+    """All that meets goes in strips that six rows share; gradients are those of difference quotients."""
+    q, k, v = RNG.normal(size=(rows, inner)), *RNG.normal(size=(2, columns, inner))
+    f = ec.compile(lambda q, k, v: softmax(q @ k.T / 4) @ v)
+    np.testing.assert_allclose(f(q, k, v), softmax(q @ k.T / 4) @ v, rtol=1e-11, atol=1e-12)
+    if rows > 30:
+        assert f.dump(q, k, v).count("by sixes") == 2
+    gradient = ec.grad(ec.compile(lambda q, k, v: np.sum((softmax(q @ k.T / 4) @ v) ** 2)), (0, 1, 2))
+    if rows == 130:
+        assert gradient.dump(q, k, v).count("by sixes") == 6
+    found = gradient(q, k, v)
+    for place, array in enumerate((q, k, v)):
+        way = RNG.normal(size=array.shape)
+        near = [[q, k, v], [q, k, v]]
+        for sign, args in zip((-1, 1), near, strict=True):
+            args[place] = array + sign * 1e-6 * way
+        low, high = (np.sum((softmax(a @ b.T / 4) @ c) ** 2) for a, b, c in near)
+        np.testing.assert_allclose(np.sum(found[place] * way), (high - low) / 2e-6, rtol=1e-5)
 
 
 def test_what_is_folded_again_is_kept_as_it_is_read():
