@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from .accesses import operands_meet
 from .cost import ALONE, FAR_FORESEEN, FEW_STATES, FORESEEN, HEAVY, STREAM, cost
 from .layout import STEP
 from .nest import (
@@ -64,6 +65,9 @@ def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Spe
     if late and least <= low * size and high * size <= most:
         return 1, 1
     run = RUN // 2 if several else FAR_RUN if spec.far and low > NARROW else RUN
+    fewest, few = spec.between(axis)
+    if 1 < fewest == few < RUN and all(r.merges and operands_meet(r.fold) for r in folded):
+        return few, few  # they are all that there are
     again = any(strip in v.axes and axis not in v.axes for v in values)  # for every row
     if not (spec.far and late and least <= low * size):
         return run, run

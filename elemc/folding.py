@@ -88,10 +88,12 @@ class Folding(Merging):
         raise NotImplementedError
 
     def forget(self, kept: Sequence[Value]) -> None:
-        """Leave values to the turn of the loops around that kept them."""
+        """Leave values to the turn of the loops around that kept them, if not for later phases."""
+        shared = {b.name for b in self.kernel.buffers if b.shared}
         for value in kept:
-            del self.planned[value]
-            self.buffered.pop(value, None)
+            if self.planned[value].name not in shared:
+                del self.planned[value]
+                self.buffered.pop(value, None)
 
     def in_lanes(self, segment: Segment, merged: Sequence[Root], bound: tuple[str, ...]) -> bool:
         """Whether a folded axis, the last that is bound, is a row.

@@ -50,7 +50,7 @@ def _part(body: list[Statement], known: Mapping[str, Value], spec: Specialized) 
         if isinstance(statement, Loop) and _plain(statement, spec) and (
                 parted := _parted(statement, known)):
             body[place] = parted
-        else:
+        elif not (isinstance(statement, Loop) and statement.kind == "turned"):  # a copy of a tile
             for inner in bodies(statement):
                 _part(inner, known, spec)
 

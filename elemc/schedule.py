@@ -31,7 +31,7 @@ from .meeting import rows_apart
 from .nest import Assign, Kernel, Local, Loop, Statement, Write, statements, values_of
 from .nest_leaves import Element
 from .repeating import repeat_rows
-from .roots import HOLDS, Root, axis_of, is_side, next_axis, open_strip, remaining
+from .roots import Root, axis_of, is_side, next_axis, open_strip, remaining
 from .scope import Scope
 from .sharing import (
     Segment,
@@ -76,13 +76,6 @@ def schedule(spec: Specialized) -> Kernel:
     return scheduler.kernel
 
 
-def side_of(segment: Segment) -> tuple[Value, bool]:
-    """The condition of a choice, and whether it holds on the side that is entered."""
-    given, axis = segment.roots[0].given, segment.axis
-    assert given is not None and axis is not None
-    return given, axis.startswith(HOLDS)
-
-
 class _Scheduler(Keeping):
     def __init__(self, spec: Specialized) -> None:
         super().__init__(spec)
@@ -93,8 +86,8 @@ class _Scheduler(Keeping):
 
     def top(self, top_roots: Sequence[Root]) -> None:
         """The phases: each loop all of whose roots keep its axis may run in pieces."""
-        apart, self.meeting = functions_of_rows(top_roots), rows_apart(top_roots)
-        self.apart, segments = apart, loops(top_roots, (), apart, self.meeting)
+        ways = self.apart, self.meeting = functions_of_rows(top_roots), rows_apart(top_roots)
+        segments = loops(top_roots, (), *ways)
         serial: Scope | None = None
         for k, segment in enumerate(segments):
             if not self.remains(segment):
@@ -106,9 +99,9 @@ class _Scheduler(Keeping):
             if k and self.compute_once(segment.roots):
                 serial = None
             if is_side(segment.axis):
-                self.given, serial = side_of(segment), None
+                self.given, serial = segment.side(), None
                 self.top([replace(r, order=r.order[1:], given=None) for r in segment.roots])
-                self.given, self.apart = None, apart
+                self.given, (self.apart, self.meeting) = None, ways
                 continue
             if segment.chunked:
                 serial = self.chunks(segment)
@@ -139,26 +132,24 @@ class _Scheduler(Keeping):
         if self.spec.crossed:
             self.turn_rows(level_roots, bound, scope)
         segments = loops(level_roots, bound)
-        around, before = (self.later, self.near), {*self.planned}
+        later, near, before = self.later, self.near, {*self.planned}
         for k, segment in enumerate(segments):
             if not self.remains(segment):
                 continue
-            self.later = [*segments[k + 1:], *around[0]]
+            self.later = [*segments[k + 1:], *later]
             if not self.spec.large or open_strip(bound):
-                self.near = [*segments[k + 1:], *around[1]]
+                self.near = [*segments[k + 1:], *near]
             if segment.axis and not segment.axis.endswith("/"):
                 self.keep_row(segment, segments[k + 1:], (*bound, segment.axis), scope)
             self.keep_in_outputs(segment)
             self.buffer_late(segment, segments[k + 1:], bound, scope)
             self.functions_first(segments[k:], bound, scope)
             self.segment(segment, bound, scope)
-        self.later, self.near = around
+        self.later, self.near = later, near
         pair_scans(scope.body)
         if bound:
             ask_in_time(scope.body, bound[-1], self.spec)
-        shared = {b.name for b in self.kernel.buffers if b.shared}  # each turn has its own others
-        self.forget([v for v, at in self.planned.items() if v not in before
-                     and at.name not in shared])
+        self.forget([v for v in self.planned if v not in before])  # each turn has its own
 
     def segment(self, segment: Segment, bound: tuple[str, ...], scope: Scope) -> None:
         """One loop of a level, with what is computed before and after it."""
@@ -235,7 +226,7 @@ class _Scheduler(Keeping):
     def side(self, segment: Segment, bound: tuple[str, ...], scope: Scope) -> None:
         """What is done only on one side of a choice."""
         assert segment.axis is not None
-        inside = scope.side(*side_of(segment))
+        inside = scope.side(*segment.side())
         self.level(segment.roots, (*bound, segment.axis), inside)
 
     def stages(self, segment: Segment, loop: Loop, scope: Scope, bound: tuple[str, ...]

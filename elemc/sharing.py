@@ -21,7 +21,7 @@ from .nest import (
 from .order import few_axes, roots
 from .records import dataclass
 from .refold import loads_of
-from .roots import Root, axis_of, in_strips, next_axis, remaining
+from .roots import HOLDS, Root, axis_of, in_strips, next_axis, remaining
 from .specialize import HELD, LATE, Across, read_across, steps_across
 from .values import (
     SHORT,
@@ -179,6 +179,11 @@ class Segment:
         """Whether a loop at the top folds what can be folded in chunks, and merged."""
         axis = self.axis and axis_of(self.axis)
         return any(axis in r.over and r.merges for r in self.roots)
+
+    def side(self) -> tuple[Value, bool]:
+        """The condition of a choice, and whether it holds on the side that is entered."""
+        assert self.roots[0].given is not None and self.axis is not None
+        return self.roots[0].given, self.axis.startswith(HOLDS)
 
     def takes(self, root: Root, reverse: bool | None, bound: Sequence[str]) -> bool:
         """Whether a root, which enters a loop within those over `bound`, may share this one."""
