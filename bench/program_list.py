@@ -397,6 +397,30 @@ def attention(np, q, k, v):
     return np.sum(v * (e / np.sum(e)), axis=1)
 
 
+@program("r, 16; r, 16; r, 16")
+def self_attention(np, q, k, v):
+    s = q @ k.T * 0.25
+    e = np.exp(s - np.max(s, axis=1, keepdims=True))
+    return (e / np.sum(e, axis=1, keepdims=True)) @ v
+
+
+@program("r, 16; r, 16; r, 16", wrt=(0, 1, 2))
+def self_attention_loss(np, q, k, v):
+    return np.sum(self_attention(np, q, k, v) ** 2)
+
+
+@program("r, 8; r, 8; r")
+def kernel_ridge(np, x, y, w):
+    return np.exp(-0.5 * np.sum((x[:, None, :] - y[None, :, :]) ** 2, axis=2)) @ w
+
+
+@program("n//33, 33; n//33, 33; n//33, 33")
+def residual_norm(np, x, y, z):
+    t = x * y + z
+    d = t - np.mean(t, axis=1, keepdims=True)
+    return d / np.sqrt(np.mean(d * d, axis=1, keepdims=True) + 1e-5)
+
+
 @program("r, 32; r, 32")
 def nearest(np, x, y):
     return np.min(np.sum((x[:, None, :] - y[None, :, :]) ** 2, axis=-1), axis=1)

@@ -23,6 +23,16 @@ def test_sweep():
     assert len(run.summary(found)) > 20
 
 
+def test_answers_are_compared():
+    """Infinities and NaN are right in their places, and wrong elsewhere."""
+    inf, nan = np.inf, np.nan
+    for got, want, right in (([1.0, inf, nan], [1.0, inf, nan], True), ([1, inf], [1, -inf], False),
+                             ([1, nan], [1.0, 2], False), ([1.0, 2], [1, nan], False),
+                             (1.0, 1.0, True), ([1, 2], [1, 3], False), ([True], [False], False),
+                             ([1 + 1j], [1 + 1j], True), ([1.0, 2.1], [1.0, 2], False)):
+        assert (measure.fault(np.array(got), (np.array(want, np.array(got).dtype),)) == "") == right
+
+
 def test_cases_repeat():
     """A seed and a number are all that a case is drawn from."""
     one, same = (cases.case(3, 5, 1000) for _ in range(2))
