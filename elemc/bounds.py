@@ -28,6 +28,7 @@ from .cost import (
     FORESEEN,
     HELD,
     JAMMED,
+    KEPT_ROWS,
     MEETING,
     PAGE,
     STREAM,
@@ -64,6 +65,7 @@ from .values import (
     Op,
     Specialized,
     Value,
+    is_fold,
     roots_of,
     walk,
 )
@@ -302,9 +304,17 @@ class _Marks:
                                           (1, LONGEST if long else VECTOR - 1))
 
     def of_meeting_rows(self) -> None:
-        """Rows of operands that meet in a fold lie side by side if they have up to `NARROW`."""
+        """Rows of operands that meet in a fold lie side by side if they have up to `NARROW`.
+
+        What such a fold gives others, or takes of them, waits for all rows, if these are few.
+        """
+        below = {f: {v for v in walk(f.args, is_fold) if isinstance(v, Fold)} for f in self.folds}
+        given = {v for every in below.values() for v in every}
         for fold in (f for f in self.folds if len(f.over) == 1 < len(f.axes) and operands_meet(f)):
             self.meet(self.longest(*fold.over), [0, NARROW])
+            for axis in fold.axes.union(fold.over) if below[fold] or fold in given else ():
+                for e in self.spec.axes[axis]:
+                    self.meet(e, [0, KEPT_ROWS])
 
     def of_what_is_dear(self) -> None:
         """What does not change along an axis minds whether that has `AGAIN` indices."""

@@ -21,6 +21,7 @@ SLICED = 2048  # bytes of rows, at most, that are not folded slice by slice: the
 ALONE = 512  # bytes of such a row from which on it does not wait for what the one before has stored
 PAGE = 4096  # bytes: rows of whole pages meet in the same places of the first cache
 MEETING = 5  # such rows, at most, that it holds beside as many that are written
+KEPT_ROWS = 2048  # rows, and elements of these, that wait for folds where operands meet, at most
 STREAM = 8192  # bytes of a row from which on it is a stream of memory, of which four may go at once
 SEVERAL_STREAMS = 20480  # bytes, if there are two: each restarts at every row
 STREAMED = 5  # additions an element of such rows, at most: registers hold no more of four

@@ -34,8 +34,8 @@ from .values import SHORT, Load, walk
 # Bytes of the arrays of a strip, at most: of the states of folds, which stay in the first cache;
 # of a value that goes through stages, as much as a processor looks ahead; of rows abreast; of rows
 # side by side that others meet, and of what is read across slice after slice, which stay in the
-# second cache; of lines that are turned; of doubles that lie in a line each; of what functions take
-# from memory, and of what is computed for them before.
+# second cache; of lines that are turned; of doubles that lie in a line each; of lines around
+# records; of what functions take from memory, and of what is computed for them before.
 STRIP_BYTES = {"STRIP": 8192, "STAGE": 512, "ABREAST": 128, "SIDED": 512, "SLICED": 512,
                "TURN": 128, "TURNED": 2048, "RECORDS": 512, "PIECE": 2048, "HALF_PIECE": 1024}
 LEAST_BYTES = 512  # of a strip with many arrays

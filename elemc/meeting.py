@@ -8,12 +8,13 @@ folded, those of a strip are turned first, side by side, for all rows.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from .accesses import memory_order, operands_meet, runs_along
-from .cost import HEAVY, cost
+from .cost import HEAVY, KEPT_ROWS, cost
 from .roots import Root, in_strips
 from .values import FEW, NARROW, SHORT, Load, Place, Specialized, is_fold, roots_of, walk
 
@@ -40,7 +41,8 @@ def _strip(root: Root, found: Sequence[Root], spec: Specialized) -> str:
                     if root.of in walk(roots_of([s]), is_fold))
     lines.update(tuple(a for a in r.loops if a in root.kept) for r in found if root.of in r.needs)
     each = cost(v for v in values if v.axes.issuperset(root.loops))
-    if each >= HEAVY or not lines:
+    needed = any(root.of in r.needs for r in found)
+    if each >= HEAVY or not lines or needed and not may_wait(root.kept, spec):
         return ""
     [over], [(line, _)] = root.over, lines.most_common(1)
     across = any(v.axes.issuperset((over, line[-1])) and spec.operands[v.operand].layout.unit
@@ -50,10 +52,16 @@ def _strip(root: Root, found: Sequence[Root], spec: Specialized) -> str:
     return line[-1] if long and FEW // 2 < spec.between(over)[1] <= NARROW else ""
 
 
-def rows_apart(top_roots: Sequence[Root]) -> list[Root]:
+def may_wait(axes: Iterable[str], spec: Specialized) -> bool:
+    """Whether what folds make of all elements along these axes may wait for others in memory."""
+    return math.prod(spec.between(a)[1] for a in axes) <= KEPT_ROWS**2
+
+
+def rows_apart(top_roots: Sequence[Root], spec: Specialized) -> list[Root]:
     """Folds of rows that meet what other folds make of each row: in loops of their own.
 
     There several rows go at once, and share what they meet.
     """
     return [r for r in top_roots if r.merges and r.needs and operands_meet(r.fold)
-            and len(r.order) == 4 and in_strips(r.order) and r.order[0] in r.kept]
+            and len(r.order) == 4 and in_strips(r.order) and r.order[0] in r.kept
+            and may_wait({r.order[0], *r.over}, spec)]

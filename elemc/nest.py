@@ -120,7 +120,7 @@ class Loop:
     ahead: str = ""  # the axis around of which the next turn is asked for
     # Of strips and parts: STAGE, if they go from one loop to the next, PIECE, to a function,
     # ABREAST, if of rows, SIDED, if of rows that meet others, SLICED, if slices are within,
-    # TURNED, if each element has a line.
+    # TURNED, if each element has a line, RECORDS, if around those of records.
     length: str = "STRIP"
     asks: frozenset[int] = frozenset()  # operands whose next row is asked for (`asking`)
     at_once: int = 1  # how many turns go, side by side or, of 8, in turn

@@ -86,7 +86,8 @@ class _Scheduler(Keeping):
 
     def top(self, top_roots: Sequence[Root]) -> None:
         """The phases: each loop all of whose roots keep its axis may run in pieces."""
-        ways = self.apart, self.meeting = functions_of_rows(top_roots), rows_apart(top_roots)
+        ways = self.apart, self.meeting = functions_of_rows(top_roots), rows_apart(
+            top_roots, self.spec)
         segments = loops(top_roots, (), *ways)
         serial: Scope | None = None
         for k, segment in enumerate(segments):

@@ -228,6 +228,17 @@ def test_attention(rows, inner, columns):
         np.testing.assert_allclose(np.sum(found[place] * way), (high - low) / 2e-6, rtol=1e-5)
 
 
+def test_many_rows_do_not_wait_for_folds():
+    """Their results would take memory that grows with the square of the rows."""
+    f, g = (ec.compile(lambda a, b: FUNCTIONS["kernel sums"](a, b)),
+            ec.compile(lambda a, b: FUNCTIONS["attention"](a, b)))
+    for rows, waits in (2048, True), (2049, False):
+        a, b = np.zeros((rows, 16)), np.zeros((2000, 16))
+        for made in f, g:
+            nest = made.dump(a, b, stage="nest")
+            assert ("per i0, i1, shared" in nest or "per i0, i2, shared" in nest) == waits
+
+
 def test_what_is_folded_again_is_kept_as_it_is_read():
     """The layer's derivatives lie as all but one of the loops over them go."""
     def loss(x, w, b):
