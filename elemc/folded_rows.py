@@ -65,9 +65,8 @@ def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Spe
     if late and least <= low * size and high * size <= most:
         return 1, 1
     run = RUN // 2 if several else FAR_RUN if spec.far and low > NARROW else RUN
-    fewest, few = spec.between(axis)
-    if 1 < fewest == few < RUN and all(r.merges and operands_meet(r.fold) for r in folded):
-        return few, few  # they are all that there are
+    if spec.between(axis) == (2, 2) and all(operands_meet(r.fold) for r in folded):
+        return 2, 2  # all that there are
     again = any(strip in v.axes and axis not in v.axes for v in values)  # for every row
     if not (spec.far and late and least <= low * size):
         return run, run

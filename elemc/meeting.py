@@ -23,9 +23,17 @@ def side_by_side(found: Sequence[Root], spec: Specialized) -> list[Root]:
     """Roots in which folds of rows that meet go in strips of the result, all that share loops."""
     strips = {r: _strip(r, found, spec) for r in found}
     alone = {r.order for r in found if not strips[r]}
-    return [r if r.order in alone else replace(r, length="SIDED", order=(
-        f"{strips[r]}/", *(a for a in r.kept if a != strips[r]), *r.over, strips[r]))
-        for r in found]
+    return [r if r.order in alone else replace(r, length="SIDED", order=_order(r, strips[r]))
+            for r in found]
+
+
+def _order(root: Root, strip: str) -> tuple[str, ...]:
+    """Strips of a result around its rows, within the axes along which more is turned for each."""
+    turned = [v.axes for v in walk(root.inputs(), is_fold)
+              if isinstance(v, Load) and v.axes.issuperset((strip, *root.over))]
+    around = [a for a in root.kept if a != strip and any(a in axes for axes in turned)]
+    rows = (a for a in root.kept if a not in (strip, *around))
+    return (*around, f"{strip}/", *rows, *root.over, strip)
 
 
 def _strip(root: Root, found: Sequence[Root], spec: Specialized) -> str:

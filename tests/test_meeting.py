@@ -228,6 +228,33 @@ def test_attention(rows, inner, columns):
         np.testing.assert_allclose(np.sum(found[place] * way), (high - low) / 2e-6, rtol=1e-5)
 
 
+def test_batches():
+    """What is turned for a strip is turned for each table of a batch."""
+    def t(k):
+        return np.swapaxes(k, -1, -2)
+
+    f, g = lambda q, k: q @ t(k), lambda q, k: np.tanh(q @ t(k)) @ k
+    h = lambda q, k: np.sum(q[..., :, None, :] * k[..., None, :, :], axis=-1)  # noqa: E731
+    o = lambda q, k: (lambda s: s - np.sum(s, axis=-1, keepdims=True))(q @ t(k))  # noqa: E731
+    for shapes in (((2, 64, 32), (2, 64, 32)), ((3, 16, 8), (3, 20, 8)), ((2, 17, 9), (2, 1, 130, 9)),
+                   ((2, 2, 4, 32), (2, 1, 127, 32)), ((64, 32), (2, 40, 32))):
+        q, k = (RNG.normal(size=shape) for shape in shapes)
+        for function in (f, g, h, o):
+            np.testing.assert_allclose(ec.compile(function)(q, k), function(q, k),
+                                       rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("few", [2, 3, 4, 5])
+def test_few_folded_elements_beside_many(few):
+    """How many rows are added at a time is the same for all folds of a kernel."""
+    for rows in (31, 65, 100, 200):
+        e, v, k = (RNG.normal(size=s) for s in ((31, rows), (rows, few), (few, 65)))
+        compare(lambda e, v, k: np.tanh(e @ v) @ k, (e, v, k), 1e-10)
+        x, y = RNG.normal(size=(2, rows, few))
+        compare(lambda x, y: np.exp(-np.sum((x[:, None] - y[None]) ** 2, axis=-1)) @ y, (x, y), 1e-10)
+        compare(lambda x, y: softmax(-np.sum((x[:, None] - y[None]) ** 2, axis=-1)) @ y, (x, y), 1e-10)
+
+
 def test_many_rows_do_not_wait_for_folds():
     """Their results would take memory that grows with the square of the rows."""
     nearest = ec.compile(lambda a, b: np.min(np.sum((a[:, None] - b[None]) ** 2, axis=2), axis=1))
