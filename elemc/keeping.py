@@ -226,16 +226,17 @@ class Keeping(Folding):
         """Whether all else that needs a value has had it where `root` stores over it.
 
         That is in an earlier loop, for it waits for fewer folds, and for none that ends in the loop
-        around both, or in the same one.
+        around both, or in the same one; not in another one within the same.
         """
         place = {r.of: k for k, s in enumerate(self.later) for r in s.roots}
         for other in (r for s in self.later for r in s.roots if r is not root):
             if value in walk(other.inputs(), is_fold):
                 ahead = self.depth(root) - self.depth(other)
-                same = place[other.of] == place[root.of] and set(other.loops) == set(root.loops)
+                beside = place[other.of] == place[root.of]
+                same = beside and set(other.loops) == set(root.loops)
                 waits = any(place.get(n) == place[root.of] for n in {*other.needs} - {*root.needs})
                 after = ahead < 0 or place[other.of] > place[root.of]
-                if waits or after or ahead == 0 and not same:
+                if waits or after or (ahead == 0 or beside) and not same:
                     return False
         return True
 

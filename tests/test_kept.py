@@ -486,3 +486,19 @@ def test_a_row_of_what_lies_apart_and_what_does_not_is_in_a_buffer(dtype):
     assert "buffer0" not in f.dump(x[:, :300:3], y[:, :100])  # short
     long = np.ones((2, 10_000), dtype)
     assert "buffer0" not in f.dump(long[:, ::2], long[:, :5000])  # more than the first cache holds
+
+
+def test_what_another_loop_within_the_same_needs_is_not_stored_over():
+    """A store goes before a fold of the same rows in another loop, which needs what waited there."""
+    def f(q, k, v, w):
+        s = np.sum((q[..., :, None, :] - k[..., None, :, :]) ** 2, axis=-1)
+        e = np.where(w > 0, s, -9.0)
+        e = np.exp(e - np.max(e, axis=-1, keepdims=True))
+        weights = np.swapaxes(e - np.sum(e * w, axis=-1, keepdims=True), -1, -2)
+        return e * ((e @ v) @ np.swapaxes(v, -1, -2)), weights @ q
+
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.normal(size=shape) for shape in ((5, 33, 17), (5, 7, 17), (5, 7, 7)))
+    w = rng.normal(size=(7, 34, 3))[:, :33, 0].T  # a mask that lies across
+    for got, want in zip(ec.compile(f)(q, k, v, w), f(q, k, v, w), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
