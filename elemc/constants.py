@@ -16,17 +16,19 @@ if TYPE_CHECKING:
 MEASURE_PACE_C = "double elemc_measure_pace(void)"
 MEASURE_ASKING_C = "int64_t elemc_measure_asking(int64_t loop)"
 MEASURE_ROWS_C = "int64_t elemc_measure_rows(int64_t way)"
+MEASURE_STORES_C = "int64_t elemc_measure_stores(void)"
 MEASURE_DIVISION_C = "double elemc_measure_division(void)"
 TYPICAL = 0.45  # the pace measured on the machines that the estimates of work are from
 # Multiplications in whose time a vector is divided, from which on what replaces a division, a dozen
-# instructions, is faster: Zen 5 takes 3, Intel's processors take 10 and more.
-SLOW = 6
+# instructions, is faster: Zen 5 takes 3, an older Xeon 6.6, newer ones of Intel 10 and more.
+SLOW = 8
 
 
 # How kernels ask for what they will read: not at all, where the processor foresees it better; into
 # the first or the second cache; or into that from eight pages in turns.
 UNASKED, FIRST, SECOND, IN_TURNS = 0, 1, 2, 8
-SUMS, PRODUCTS, DOUBLES = 0, 1, 2  # loops of runtime.c, of which is measured how they should
+# Loops of runtime.c, of which is measured how they should; the last one stores through the caches.
+SUMS, PRODUCTS, DOUBLES, THROUGH = 0, 1, 2, 3
 
 
 class Constants(NamedTuple):
@@ -44,6 +46,8 @@ class Constants(NamedTuple):
         And where one is, for what goes past the caches.
     sum_rows : int
         How many rows of one array are summed at once, side by side: 4 if that is faster; else 1.
+    through : int
+        1 if outputs that outgrow the caches are written sooner through them; 0: past them.
     divides : int
         1 if a vector is divided sooner than multiplied and corrected, as `quotients` says; else 0.
     """
@@ -53,6 +57,7 @@ class Constants(NamedTuple):
     sum_asks: int = FIRST
     map_asks: int = FIRST
     sum_rows: int = 1
+    through: int = 0
     divides: int = 1
 
     @property
@@ -68,9 +73,11 @@ def constants_of(identity: str, function: Callable[[str], Any]) -> Constants:
     known = cache_dirs.note(key)
     if known is None:
         pace = function(MEASURE_PACE_C)() / TYPICAL
-        sums, products, doubles = map(function(MEASURE_ASKING_C), (SUMS, PRODUCTS, DOUBLES))
+        through = function(MEASURE_STORES_C)()
+        sums, products, doubles = map(function(MEASURE_ASKING_C), (
+            SUMS, PRODUCTS, THROUGH if through > 0 else DOUBLES))
         rows = function(MEASURE_ROWS_C)(sums)
-        if not pace or min(sums, products, doubles, rows) < 0:
+        if not pace or min(sums, products, doubles, rows, through) < 0:
             return Constants()  # there was no memory; another process will know
         if sums == UNASKED and products == FIRST:
             products = UNASKED  # nothing was gained by asking, and chosen ones lose by it
@@ -78,7 +85,7 @@ def constants_of(identity: str, function: Callable[[str], Any]) -> Constants:
         divides = int(function(MEASURE_DIVISION_C)() < SLOW)
         known = cache_dirs.note(key)  # of the first of several processes that measure at once
         if known is None:
-            known = Constants(pace, products, sums, doubles, rows, divides)._asdict()
+            known = Constants(pace, products, sums, doubles, rows, through, divides)._asdict()
             cache_dirs.save_note(key, known)
     return Constants(**known)
 

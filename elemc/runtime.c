@@ -67,11 +67,18 @@ static inline void hold(elemc_rest *rest, const char *from, int64_t bytes) {
   rest->held += bytes;
 }
 
-/* Copy a block that lies in the first cache to memory, past the caches: an output that outgrows
- * them is not read before it is written, and displaces nothing.  The line that a block does not
- * fill is held, for the next one goes on there if rows follow each other. */
-void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes) {
-  const char *from = block;
+/* Copy a block that lies in the first cache to memory, through the caches: lines on which what follows
+ * will lie are asked for. */
+static void store_through(char *to, const char *from, int64_t bytes) {
+  enum { AHEAD = 1024 };
+  for (int64_t k = 0; k < bytes; k += 64) __builtin_prefetch(to + AHEAD + k, 1);
+  memcpy(to, from, (size_t)bytes);
+}
+
+/* The same, past the caches: an output that outgrows them is not read before it is written, and
+ * displaces nothing.  The line that a block does not fill is held, for the next one goes on there if
+ * rows follow each other. */
+static void store_past(elemc_rest *rest, char *to, const char *from, int64_t bytes) {
 #if defined __x86_64__
   if (rest->next != to) elemc_end_stream(rest);
   rest->next = to + bytes;
@@ -92,6 +99,19 @@ void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes) 
   (void)rest;
   memcpy(to, from, (size_t)bytes);
 #endif
+}
+
+static int through; /* the caches goes what outgrows them, on this machine */
+
+/* To be called before any kernel is: what these hold is of one way. */
+void elemc_use_stores(int64_t way) { through = way != 0; }
+
+/* Copy a block of an output that outgrows the caches to memory, as this machine does so sooner. */
+void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes) {
+  if (through)
+    store_through(to, block, bytes);
+  else
+    store_past(rest, to, block, bytes);
 }
 
 /* Bytes from which on an output outgrows the caches: a quarter of the last one, which others
@@ -637,15 +657,16 @@ static void products(const double *a, int64_t n, int64_t way) {
   __asm__ volatile("" : : "r"(sum) : "memory"); /* it is wanted */
 }
 
-/* Let the second half of n numbers, past the caches, be twice the first. */
-static void doubles(double *a, int64_t n, int64_t way) {
+/* Let the second half of n numbers, past the caches or through them, be twice the first. */
+static inline __attribute__((always_inline)) void doubles(double *a, int64_t n, int64_t way, int past) {
   enum { LINE = 128 };
   elemc_rest rest = {0};
   double line[LINE];
   for (int64_t i = 0; i < n / 2; i += LINE) {
     ask(a + i, sizeof line, 8192, way);
     for (int l = 0; l < LINE; l++) line[l] = 2 * a[i + l];
-    elemc_stream(&rest, (char *)(a + n / 2 + i), line, sizeof line);
+    char *to = (char *)(a + n / 2 + i), *from = (char *)line;
+    past ? store_past(&rest, to, from, sizeof line) : store_through(to, from, sizeof line);
   }
   elemc_end_stream(&rest);
 }
@@ -665,14 +686,15 @@ static void sums_of_four(const double *a, int64_t n) {
   __asm__ volatile("" : : "r"(sum) : "memory"); /* they are wanted */
 }
 
-enum { SUMS, PRODUCTS, DOUBLES, BY_FOURS };
+enum { SUMS, PRODUCTS, DOUBLES, THROUGH, BY_FOURS };
 
 /* Nanoseconds of a loop over n numbers. */
 static int64_t time_of(int64_t loop, double *a, int64_t n, int64_t way) {
   const int64_t start = nanoseconds();
   if (loop == SUMS) sums(a, n, way);
   if (loop == PRODUCTS) products(a, n, way);
-  if (loop == DOUBLES) doubles(a, n, way);
+  if (loop == DOUBLES) doubles(a, n, way, 1);
+  if (loop == THROUGH) doubles(a, n, way, 0);
   if (loop == BY_FOURS) sums_of_four(a, n);
   return nanoseconds() - start;
 }
@@ -681,20 +703,20 @@ typedef struct {
   int64_t loop, way;
 } Trial;
 
-enum { MOST = 4 }; /* trials */
+enum { MOST = 4, TRIED = 24 * HUGE_PAGE }; /* trials; bytes of each */
 
 /* Which of some trials goes through memory fastest: each is held against the best one before, and has to
  * be faster by a twentieth at least, most times, for machines are noisy; -1 if there is no memory. */
 static int fastest(const Trial *trials, int count) {
-  enum { BYTES = 24 * HUGE_PAGE, PASSES = 9, NUMBERS = BYTES / sizeof(double) };
-  double *a = (double *)map_pages(BYTES);
+  enum { PASSES = 9, NUMBERS = TRIED / sizeof(double) };
+  double *a = (double *)map_pages(TRIED);
   if (a == NULL) return -1;
-  memset(a, 0, BYTES);
+  memset(a, 0, TRIED);
   int64_t taken[MOST][PASSES];
   for (int k = 0; k < PASSES; k++)
     for (int t = 0; t < count; t++)
       taken[t][k] = time_of(trials[t].loop, a, NUMBERS, trials[t].way);
-  munmap(a, BYTES);
+  munmap(a, TRIED);
   int best = 0;
   for (int t = 1; t < count; t++) {
     int faster = 0;
@@ -705,11 +727,11 @@ static int fastest(const Trial *trials, int count) {
   return best;
 }
 
-/* How memory is best asked for what a loop reads, the sums, the products or the doubles above: 0, 1, 2
- * or 8, as there; -1 if there is no memory to find out. */
+/* How memory is best asked for what a loop reads, the sums, the products or one of the doubles above: 0,
+ * 1, 2 or 8, as there; -1 if there is no memory to find out. */
 int64_t elemc_measure_asking(int64_t loop) {
   const Trial trials[MOST] = {{loop, FIRST}, {loop, UNASKED}, {loop, IN_TURNS}, {loop, SECOND}};
-  const int best = fastest(trials, loop == DOUBLES ? MOST : MOST - 1); /* sums wait for the second cache */
+  const int best = fastest(trials, loop >= DOUBLES ? MOST : MOST - 1); /* sums wait for the second cache */
   return best < 0 ? -1 : trials[best].way;
 }
 
@@ -719,6 +741,14 @@ int64_t elemc_measure_rows(int64_t way) {
   const Trial trials[] = {{SUMS, way}, {BY_FOURS, UNASKED}};
   const int best = fastest(trials, 2);
   return best < 0 ? -1 : best ? 4 : 1;
+}
+
+/* Whether what outgrows the caches is written sooner through them: 0 or 1; -1 if there is no memory to
+ * find out.  It is not where the last of them, of which `elemc_large` is a quarter, holds all of it. */
+int64_t elemc_measure_stores(void) {
+  if (4 * elemc_large() >= TRIED) return 0;
+  const Trial trials[] = {{DOUBLES, FIRST}, {THROUGH, FIRST}};
+  return fastest(trials, 2);
 }
 
 /* In the time of how many multiplications of vectors there is a division; 0 where they are not fused

@@ -97,7 +97,8 @@ def config() -> dict[str, str]:
         "pace": f"work takes {machine.pace:.2f} of its estimate" if tool else "-",
         "memory": f"read {ways[machine.asks]}, for sums {ways[machine.sum_asks]}" + (
             f", {machine.sum_rows} rows at once" if machine.sum_rows > 1 else "")
-            + f", past the caches {ways[machine.map_asks]}",
+            + f", what outgrows the caches {ways[machine.map_asks]}"
+            f", written {'through' if machine.through else 'past'} them",
         "divisions": "quick" if machine.divides else "slow" if tool else "-",
         "recycled memory": f"{kept / 2**20:.1f} of at most {most / 2**20:.0f} MiB",
         "cache": f"{cache_dir()} ({len(held)} entries, {size / 2**20:.1f} MiB)",

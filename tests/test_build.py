@@ -318,7 +318,8 @@ def test_the_math_library_waits_for_a_kernel_that_calls_it(monkeypatch):
 
 
 @pytest.mark.parametrize("missing, answer", [
-    (constants.MEASURE_PACE_C, 0), (constants.MEASURE_ASKING_C, -1), (constants.MEASURE_ROWS_C, -1)])
+    (constants.MEASURE_PACE_C, 0), (constants.MEASURE_ASKING_C, -1), (constants.MEASURE_ROWS_C, -1),
+    (constants.MEASURE_STORES_C, -1)])
 def test_a_machine_without_memory_is_measured_later(monkeypatch, missing, answer):
     real = build.runtime_function
     monkeypatch.setattr(build, "runtime_function", lambda prototype: (
@@ -334,11 +335,11 @@ def test_a_machine_is_measured_once(monkeypatch):
     found = build.machine_constants(tool)
     assert found.pace == pace and 1 / 4 <= pace <= 4
     assert {found.asks, found.sum_asks, found.map_asks} <= {0, 1, 2, 8}
-    assert found.sum_rows in (1, 4) and found.divides in (0, 1)
+    assert found.sum_rows in (1, 4) and {found.through, found.divides} <= {0, 1}
     new_process(monkeypatch)
     monkeypatch.setattr(constants, "MEASURE_PACE_C", "double nobody_measures(void)")
     assert build.runtime_function(build.PACE_C)() == pace and build.machine_constants(tool) == found
-    other = constants.Constants(3.0, 0, 8, 2, 4, 1)
+    other = constants.Constants(3.0, 0, 8, 2, 4, 1, 1)
     cache_dirs.save_note(constants.key_of(tool.identity), other._asdict())
     new_process(monkeypatch)
     assert build.runtime_function(build.PACE_C)() == 3 and build.machine_constants(tool) == other
@@ -347,12 +348,13 @@ def test_a_machine_is_measured_once(monkeypatch):
 
 @pytest.mark.parametrize("sums, products, asks", [(0, 1, 0), (0, 8, 8), (1, 1, 1), (2, 1, 1), (1, 0, 0)])
 def test_who_foresees_one_stream_foresees_several(monkeypatch, sums, products, asks):
-    of = {constants.SUMS: sums, constants.PRODUCTS: products, constants.DOUBLES: 2}
+    of = {constants.SUMS: sums, constants.PRODUCTS: products, constants.THROUGH: 2}
     measured = {constants.MEASURE_PACE_C: lambda: 0.45, constants.MEASURE_ASKING_C: of.get,
                 constants.MEASURE_ROWS_C: lambda way: 4 if way == sums else 1,
+                constants.MEASURE_STORES_C: lambda: 1,
                 constants.MEASURE_DIVISION_C: lambda: 9.0}
     found = constants.constants_of(f"machine {sums} {products}", measured.get)
-    assert found == constants.Constants(1.0, asks, sums, 2, 4, 0)
+    assert found == constants.Constants(1.0, asks, sums, 2, 4, 1, 0)
 
 
 def test_key_holds_machine_and_math_library(monkeypatch):

@@ -25,6 +25,15 @@ def large(monkeypatch):
     monkeypatch.setattr(runtime, "outgrows_caches", lambda lines, sizes: bool(lines))
 
 
+@pytest.fixture(params=[0, 1], ids=["past", "through"])
+def stores(request):
+    """Write what outgrows the caches past them, or through them, whatever this machine does sooner."""
+    use = build.runtime_function(build.USE_STORES_C)
+    use(request.param)
+    yield
+    use(build.machine_constants(build.toolchain()).through)
+
+
 def values(shape, dtype):
     x = np.random.default_rng(0).standard_normal(shape) * 3
     return (x > 0) if dtype == "bool" else x.astype(dtype)
@@ -32,7 +41,7 @@ def values(shape, dtype):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_blocks_of_every_dtype_and_size(large, dtype, size):
+def test_blocks_of_every_dtype_and_size(large, stores, dtype, size):
     s = ec.array("x", ndim=1, dtype=dtype)
     f = ec.function([s], ec.where(s == s, s, s))
     x = values(size, dtype)
@@ -48,7 +57,7 @@ def test_blocks_of_every_dtype_and_size(large, dtype, size):
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("length", [1, 3, 7, 8, 31, 64, 70, 129, 300])
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int8"])
-def test_lines_that_rows_do_not_fill(large, dtype, length, threads):
+def test_lines_that_rows_do_not_fill(large, stores, dtype, length, threads):
     """Rows that go on in the line where the one before ended, and others; nothing beside them."""
     x = values((41, length), "float64").astype(dtype)
     f = ec.compile(lambda x: (x - x.max(axis=1, keepdims=True), x[:, ::-1] + x))
@@ -204,7 +213,7 @@ def test_several_rows_that_are_read_again_are_asked_for_a_block_at_a_time(large,
 
 @pytest.mark.parametrize("columns", [2100, 4321])
 @pytest.mark.parametrize("dtypes", ["f8 f8 f8", "f4 f4 f4", "i1 f8 f4", "f4 i1 i1"])
-def test_blocks_of_rows_in_turn(large, dtypes, columns):
+def test_blocks_of_rows_in_turn(large, stores, dtypes, columns):
     """All rows, some of the last, and of two outputs; the arrays begin anywhere in a line."""
     x, m, g = (values(shape, d) for shape, d in zip(
         ((19, columns), (columns,), (columns,)), dtypes.split(), strict=True))
@@ -439,7 +448,7 @@ def test_what_lies_across_is_read_in_tiles(large, shape):
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "u4", "c8", "i2", "u1", "?", "c16", ">f8"])
-def test_tiles_of_all_dtypes(large, dtype):
+def test_tiles_of_all_dtypes(large, stores, dtype):
     """Squares of lines, and what is left of them on either side."""
     f = ec.compile(lambda a, b: ec.where(a == b.T, a, b.T))
     pairs = []
