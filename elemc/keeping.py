@@ -35,6 +35,7 @@ from .values import (
 )
 
 WAITS = {"divide": 1, "reciprocal": 1, "sqrt": 2}  # how long each byte of an element takes
+FAR_OPERANDS = 3  # from memory again take longer than what is made of them, there and back
 WAITED = 8  # as long as the quotient of two doubles, or a root of floats, takes
 
 
@@ -279,10 +280,11 @@ class Keeping(Folding):
         """
         few, row = few_axes(self.spec), loops[-1]
         below = [v for v in walk([value], is_fold) if v.axes == value.axes]
+        operands = {v.operand for v in below if isinstance(v, Load)}
         if not near:
-            return passes and self.lies_across(below, row, *few)
-        several = (passes or self.spec.between(row)[0] > BLOCK) and len(
-            {v.operand for v in below if isinstance(v, Load)}) > 1
+            return passes and (len(operands) >= FAR_OPERANDS or cost(below) >= HEAVY
+                               or self.lies_across(below, row, *few))
+        several = (passes or self.spec.between(row)[0] > BLOCK) and len(operands) > 1
         time = sum(WAITS.get(v.op.name, 0) * v.dtype.itemsize for v in below if isinstance(v, Op))
         slow = time >= WAITED and (passes or self.spec.between(row)[0] >= SHORT)
         steps = {abs(self.spec.operands[v.operand].layout.step) for v in below

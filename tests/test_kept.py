@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import elemc as ec
-from elemc import binding, build
+from elemc import binding, build, runtime
 
 X = np.random.default_rng(0).standard_normal((70, 130))
 
@@ -232,7 +232,7 @@ def test_where_new_outputs_begin():
     What goes past the caches begins with a line.
     """
     f = ec.compile(lambda x: (np.exp(x), x + np.exp(x.sum())))
-    for n in (100_000, 1_000_000):
+    for n in (100_000, runtime.large_bytes() // 32):
         f(np.zeros(n))  # the call that compiles lets NumPy find memory
         for _ in range(2):
             x = np.zeros(n)
@@ -502,3 +502,22 @@ def test_what_another_loop_within_the_same_needs_is_not_stored_over():
     w = rng.normal(size=(7, 34, 3))[:, :33, 0].T  # a mask that lies across
     for got, want in zip(ec.compile(f)(q, k, v, w), f(q, k, v, w), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(70_001,), (1501, 130), (3, 23_000)])
+@pytest.mark.parametrize("function, waits", [
+    (lambda x, y, z: (lambda t: t - t.mean(axis=0))(x * y + z), True),  # three operands
+    (lambda x, y, z: (lambda t: t / np.sqrt((t * t).sum(axis=0)))(np.sin(x) * y), True),  # dear
+    (lambda x, y, z: (lambda t: t - t.mean(axis=0))(x * y), False)])  # as soon computed again
+def test_what_takes_longer_to_compute_again_than_memory_waits_in_large_outputs(
+        monkeypatch, shape, function, waits):
+    monkeypatch.setattr(runtime, "large_bytes", lambda: 0)
+    monkeypatch.setattr(runtime, "outgrows_caches", lambda lines, sizes: bool(lines))
+    random = np.random.default_rng(3)
+    x, y, z = (random.random(shape) + 0.5 for _ in range(3))
+    f = ec.compile(function)
+    if shape[0] > 10:  # else strips of columns go from the fold to the store
+        assert ("y_p" not in f.dump(x, y, z).rpartition("elemc_rest")[2]) == waits
+    np.testing.assert_allclose(f(x, y, z), function(x, y, z), rtol=1e-12, atol=1e-13)
+    out = x.copy()
+    np.testing.assert_array_equal(f(out, y, z, out=out), f(x, y, z))
