@@ -44,7 +44,6 @@ ENTRY_C = (
 USE_THREADS_C = "void elemc_use_threads(int count)"
 USE_PACE_C = "void elemc_use_pace(double factor)"
 PACE_C = "double elemc_pace(void)"
-USE_STORES_C = "void elemc_use_stores(int64_t way)"
 KEEP_C = "void elemc_keep_at_most(int64_t bytes)"
 
 UNMAPPABLE = ("failed to map", "Operation not permitted", "Permission denied")
@@ -203,9 +202,7 @@ def _hold(tool: Toolchain, name: str, key: str, library: Any) -> None:
     _loaded.support[tool.identity][name] = key, library
     if name == RUNTIME:
         runtime_function(USE_THREADS_C)(number_of_threads())
-        constants = machine_constants(tool)
-        runtime_function(USE_PACE_C)(constants.pace)
-        runtime_function(USE_STORES_C)(constants.through)
+        runtime_function(USE_PACE_C)(machine_constants(tool).pace)
         runtime_function(KEEP_C)(cache_dirs.bytes_of("ELEMC_RECYCLE", -1))
 
 

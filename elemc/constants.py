@@ -64,7 +64,8 @@ class Constants(NamedTuple):
     def flags(self) -> tuple[str, ...]:
         """What the compiler of a kernel is told."""
         return (f"-DASK={self.asks}", f"-DASK_SUM={self.sum_asks}", f"-DASK_MAP={self.map_asks}",
-                f"-DSUM_ROWS={self.sum_rows}", f"-DDIVIDES={self.divides}")
+                f"-DSUM_ROWS={self.sum_rows}", f"-DTHROUGH={self.through}",
+                f"-DDIVIDES={self.divides}")
 
 
 def constants_of(identity: str, function: Callable[[str], Any]) -> Constants:

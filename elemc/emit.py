@@ -38,6 +38,7 @@ from .templating import environment
 from .values import BLOCK, FILLED, LINED, VECTOR, Load, walk
 from .work import work_of
 
+REST = 128  # bytes that runtime.c holds of an output which goes past the caches
 COLUMNS = 512  # the least that a thread folds, of many: shorter pieces of rows are read slowly
 
 
@@ -178,7 +179,7 @@ class _Emitter(Statements):
                      **{name: self.strip_length(name) for name in STRIP_BYTES},
                      "RUN": self.rows_at_once(), "BLOCK": BLOCK, "ROWS": ROWS, "PACK": PACK,
                      "TREE": TREE, "TILE": self.tile, "PAD": self.pad, "LINE": self.line_length,
-                     "AHEAD": AHEAD}
+                     "REST": REST, "AHEAD": AHEAD}
         if used := [f"{name} = {n}" for name, n in constants.items() if name in words]:
             macros.append(f"enum {{ {', '.join(used)} }};")
         externs = [ops.extern_declaration(e) for e in sorted({*self.externs, *self.slow_externs})]
@@ -290,11 +291,9 @@ MACROS = {
                  "/* elements until a line begins */",
     "ROWS_IN_TURN": f"#define ROWS_IN_TURN (ASK == 8 || ASK_MAP == 2 ? 1 : {ROWS_IN_TURN}) "
                     "/* where several are no better than one */",
-    # whoever calls these has a rest
-    "elemc_rest": "typedef struct { _Alignas(64) char line[64]; char *next; int64_t held; } "
-                  """elemc_rest; /* of the latest line */
-extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), """
-              "elemc_end_stream(elemc_rest *rest);",
+    # whoever calls this ends it
+    "elemc_stream": "extern void elemc_stream(void *rest, char *to, const void *block, "
+                    "int64_t bytes), elemc_end_stream(void *rest);",
     "FETCH": "#define FETCH(from) __builtin_prefetch(from)",
     "FETCH_OUT": "#define FETCH_OUT(to) __builtin_prefetch(to, 1) /* to write it */",
     "FETCH_ROW": "#define FETCH_ROW(from) __builtin_prefetch(from, 0, 2) /* to the second cache */",

@@ -191,11 +191,14 @@ class Expressions:
     def element(self, use: Use, operand: Operand) -> str:
         """The lvalue of an element in native byte order."""
         kind = "const " if not use.written else ""
+        return f"AT({kind}{self.stored_type(operand)}, {use.base}_p, {self.offset(use)})"
+
+    def stored_type(self, operand: Operand) -> str:
+        """The C type of the elements of an operand, where they lie."""
         storage = ctype(operand.dtype).storage
-        if operand.storage != "native":
-            storage += "_unaligned"
-        self.types |= {storage, ctype(operand.dtype).storage}
-        return f"AT({kind}{storage}, {use.base}_p, {self.offset(use)})"
+        own = storage if operand.storage == "native" else f"{storage}_unaligned"
+        self.types |= {storage, own}
+        return own
 
     # -- expressions -------------------------------------------------------------------------
 

@@ -20,15 +20,17 @@
 /* -- streaming stores --------------------------------------------------------------------------- */
 
 /* What a kernel holds of an output that goes past the caches: the line that the latest block did not
- * fill, of which there are `held` bytes, and where in memory it goes on; as in the C of kernels. */
+ * fill, of which there are `held` bytes, and where in memory it goes on.  To kernels it is REST bytes. */
 typedef struct {
   _Alignas(64) char line[64];
   char *next;
   int64_t held;
-} elemc_rest;
+} Rest;
+_Static_assert(sizeof(Rest) == 128, "REST of emit.py");
 
 /* Write what is held as usual: nothing fills its line. */
-void elemc_end_stream(elemc_rest *rest) {
+void elemc_end_stream(void *of) {
+  Rest *rest = of;
   if (rest->held > 0) memcpy(rest->next - rest->held, rest->line, (size_t)rest->held);
   rest->held = 0;
 }
@@ -55,7 +57,7 @@ static inline void stream_line(char *to, const char *from) {
 #endif
 
 /* Hold more of a line, less than all of it. */
-static inline void hold(elemc_rest *rest, const char *from, int64_t bytes) {
+static inline void hold(Rest *rest, const char *from, int64_t bytes) {
 #if defined __AVX512BW__
   const uint64_t more = ((1ULL << bytes) - 1) << rest->held;
   vector line = *(const vector *)rest->line;
@@ -67,18 +69,18 @@ static inline void hold(elemc_rest *rest, const char *from, int64_t bytes) {
   rest->held += bytes;
 }
 
-/* Copy a block that lies in the first cache to memory, through the caches: lines on which what follows
- * will lie are asked for. */
-static void store_through(char *to, const char *from, int64_t bytes) {
+/* Copy a block that lies in the first cache to memory, past the caches: an output that outgrows
+ * them is not read before it is written, and displaces nothing.  The line that a block does not
+ * fill is held, for the next one goes on there if rows follow each other.  Of a block that was made
+ * in place, through the caches, ask for what lies one further on, to write it. */
+void elemc_stream(void *of, char *to, const void *block, int64_t bytes) {
   enum { AHEAD = 1024 };
-  for (int64_t k = 0; k < bytes; k += 64) __builtin_prefetch(to + AHEAD + k, 1);
-  memcpy(to, from, (size_t)bytes);
-}
-
-/* The same, past the caches: an output that outgrows them is not read before it is written, and
- * displaces nothing.  The line that a block does not fill is held, for the next one goes on there if
- * rows follow each other. */
-static void store_past(elemc_rest *rest, char *to, const char *from, int64_t bytes) {
+  Rest *rest = of;
+  const char *from = block;
+  if (to == from) {
+    for (int64_t k = 0; k < bytes; k += 64) __builtin_prefetch(to + bytes + AHEAD + k, 1);
+    return;
+  }
 #if defined __x86_64__
   if (rest->next != to) elemc_end_stream(rest);
   rest->next = to + bytes;
@@ -99,19 +101,6 @@ static void store_past(elemc_rest *rest, char *to, const char *from, int64_t byt
   (void)rest;
   memcpy(to, from, (size_t)bytes);
 #endif
-}
-
-static int through; /* the caches goes what outgrows them, on this machine */
-
-/* To be called before any kernel is: what these hold is of one way. */
-void elemc_use_stores(int64_t way) { through = way != 0; }
-
-/* Copy a block of an output that outgrows the caches to memory, as this machine does so sooner. */
-void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes) {
-  if (through)
-    store_through(to, block, bytes);
-  else
-    store_past(rest, to, block, bytes);
 }
 
 /* Bytes from which on an output outgrows the caches: a quarter of the last one, which others
@@ -658,15 +647,15 @@ static void products(const double *a, int64_t n, int64_t way) {
 }
 
 /* Let the second half of n numbers, past the caches or through them, be twice the first. */
-static inline __attribute__((always_inline)) void doubles(double *a, int64_t n, int64_t way, int past) {
+static void doubles(double *a, int64_t n, int64_t way, int past) {
   enum { LINE = 128 };
-  elemc_rest rest = {0};
+  Rest rest = {0};
   double line[LINE];
   for (int64_t i = 0; i < n / 2; i += LINE) {
     ask(a + i, sizeof line, 8192, way);
-    for (int l = 0; l < LINE; l++) line[l] = 2 * a[i + l];
-    char *to = (char *)(a + n / 2 + i), *from = (char *)line;
-    past ? store_past(&rest, to, from, sizeof line) : store_through(to, from, sizeof line);
+    double *to = a + n / 2 + i, *block = past ? line : to;
+    _Pragma("GCC ivdep") for (int l = 0; l < LINE; l++) block[l] = 2 * a[i + l];
+    elemc_stream(&rest, (char *)to, block, sizeof line);
   }
   elemc_end_stream(&rest);
 }

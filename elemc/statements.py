@@ -349,12 +349,10 @@ class Statements(RowLoops):
             lengths |= {self.extent(row): None} if row else {}
             use = self.use(write.operand, write.access, written=True)
             self.line_length = min(self.line_length, LINE_BYTES // operand.dtype.itemsize)
-            storage = ctype(operand.dtype).storage
-            self.types.add(storage)
-            self.streamed[operand.name] = storage
+            self.streamed[operand.name] = ctype(operand.dtype).storage
             size = operand.dtype.itemsize
             found.append({"output": operand.name, "to": f"{use.base}_p + {self.offset(use)}",
-                          "size": size,
+                          "size": size, "type": self.stored_type(operand),
                           "times": length + (f" * {size}" if size > 1 else "")})
             del self.line[write.operand]
         self.instead = before

@@ -343,7 +343,8 @@ def test_a_machine_is_measured_once(monkeypatch):
     cache_dirs.save_note(constants.key_of(tool.identity), other._asdict())
     new_process(monkeypatch)
     assert build.runtime_function(build.PACE_C)() == 3 and build.machine_constants(tool) == other
-    assert other.flags == ("-DASK=0", "-DASK_SUM=8", "-DASK_MAP=2", "-DSUM_ROWS=4", "-DDIVIDES=1")
+    assert other.flags == ("-DASK=0", "-DASK_SUM=8", "-DASK_MAP=2", "-DSUM_ROWS=4", "-DTHROUGH=1",
+                           "-DDIVIDES=1")
 
 
 @pytest.mark.parametrize("sums, products, asks", [(0, 1, 0), (0, 8, 8), (1, 1, 1), (2, 1, 1), (1, 0, 0)])

@@ -11,8 +11,7 @@
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define WHOLE_LINES(to, size, n) ((n) - ((int64_t)(to) & 63) / (size) % (n)) /* n elements, or until a line ends */
-typedef struct { _Alignas(64) char line[64]; char *next; int64_t held; } elemc_rest; /* of the latest line */
-extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), elemc_end_stream(elemc_rest *rest);
+extern void elemc_stream(void *rest, char *to, const void *block, int64_t bytes), elemc_end_stream(void *rest);
 #define IN_TURNS(from) ((from) + 32768 - ((int64_t)(from) & 32767) /* 32 KiB on, of 8 pages */ \
   + (((int64_t)(from) >> 6 & 7) << 12) + (((int64_t)(from) >> 9 & 63) << 6))
 #define FETCH_FROM(way, from, on) /* 0: not; 1, 2: to that cache, `on` bytes ahead; 8: in turns */ \
@@ -20,7 +19,7 @@ extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t 
 #define FETCH_MAP(from) FETCH_FROM(ASK_MAP, from, 8192) /* for what goes past the caches */
 #define FETCH_LINE(fetch, from, bytes) for (int64_t line = 0; line < (bytes); line += 64) fetch((from) + line)
 #define INDEPENDENT _Pragma("GCC ivdep")
-enum { LINE = 128 };
+enum { LINE = 128, REST = 128 };
 
 int kernel_broadcast_streamed(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, volatile int64_t *decided, char *const *w)
@@ -30,16 +29,17 @@ int kernel_broadcast_streamed(int64_t phase, int64_t begin, int64_t end, char *c
   const char *const y_p = p[1]; const int64_t y_s1 = 8;
   char *const z_p = p[2]; const int64_t z_s0 = s[1], z_s1 = 8;
 
-  elemc_rest z_rest = {0}; _Alignas(64) double z_line[LINE]; /* goes past the caches, in blocks */
+  _Alignas(64) char z_rest[REST] = {0}; _Alignas(64) double z_block[LINE]; /* goes past the caches, in blocks */
   for (int64_t i0 = begin; i0 < end; i0++) {
     for (int64_t b1 = 0, e1; b1 < n1; b1 = e1) {
       e1 = n1 - b1 <= LINE ? n1 : b1 + WHOLE_LINES(z_p + i0 * z_s0 + b1 * z_s1, 8, LINE);
       FETCH_LINE(FETCH_MAP, x_p + i0 * x_s0 + b1 * x_s1, LINE * 8);
+      double *const z_line = THROUGH ? (void *)(z_p + i0 * z_s0 + b1 * z_s1) : z_block; /* in place, if that is faster */
       INDEPENDENT for (int64_t i1 = b1; i1 < e1; i1++)
         z_line[i1 - b1] = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) * AT(const double, y_p, i1 * y_s1) + 1.0;
-      elemc_stream(&z_rest, z_p + i0 * z_s0 + b1 * z_s1, z_line, (e1 - b1) * 8);
+      elemc_stream(z_rest, z_p + i0 * z_s0 + b1 * z_s1, z_line, (e1 - b1) * 8);
     }
   }
-  elemc_end_stream(&z_rest);
+  elemc_end_stream(z_rest);
   return 0;
 }

@@ -10,14 +10,13 @@
 typedef __INT64_TYPE__ int64_t;
 #define AT(type, pointer, offset) (*(type *)((pointer) + (offset)))
 #define WHOLE_LINES(to, size, n) ((n) - ((int64_t)(to) & 63) / (size) % (n)) /* n elements, or until a line ends */
-typedef struct { _Alignas(64) char line[64]; char *next; int64_t held; } elemc_rest; /* of the latest line */
-extern void elemc_stream(elemc_rest *rest, char *to, const void *block, int64_t bytes), elemc_end_stream(elemc_rest *rest);
+extern void elemc_stream(void *rest, char *to, const void *block, int64_t bytes), elemc_end_stream(void *rest);
 #define FETCH_ROW(from) __builtin_prefetch(from, 0, 2) /* to the second cache */
 #define FETCH_LINE(fetch, from, bytes) for (int64_t line = 0; line < (bytes); line += 64) fetch((from) + line)
 #define ROLLED _Pragma("GCC unroll 1") /* until there are vectors */
 #define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
-enum { LANES = 16, STAGE = 64, LINE = 128, AHEAD = 8192 };
+enum { LANES = 16, STAGE = 64, LINE = 128, REST = 128, AHEAD = 8192 };
 extern void elemc_exp_each(void *to, const void *x, int64_t n);
 extern void elemc_quotients(void *to, const void *from, int64_t n, double y, double near, int divides);
 
@@ -37,7 +36,7 @@ int kernel_softmax_streamed(int64_t phase, int64_t begin, int64_t end, char *con
   char *const z_p = p[1]; const int64_t z_s0 = s[1], z_s1 = 8;
   double *const buffer0 = (double *)w[0]; /* buffers */
 
-  elemc_rest z_rest = {0}; _Alignas(64) double z_line[LINE]; /* goes past the caches, in blocks */
+  _Alignas(64) char z_rest[REST] = {0}; _Alignas(64) double z_block[LINE]; /* goes past the caches, in blocks */
   for (int64_t i0 = begin; i0 < end; i0++) {
     /* max0: max along i1, in lanes */
     double max0_lane[LANES] = {[0 ... LANES - 1] = -__builtin_inf()};
@@ -69,10 +68,11 @@ int kernel_softmax_streamed(int64_t phase, int64_t begin, int64_t end, char *con
     const double t0 = 1 / sum0;
     for (int64_t b1 = 0, w1; b1 < n1; b1 += w1) {
       w1 = n1 - b1 <= LINE ? n1 - b1 : WHOLE_LINES(z_p + i0 * z_s0 + b1 * z_s1, 8, LINE);
+      double *const z_line = THROUGH ? (void *)(z_p + i0 * z_s0 + b1 * z_s1) : z_block; /* in place, if that is faster */
       elemc_quotients(z_line, &buffer0[b1], w1, sum0, t0, DIVIDES);
-      elemc_stream(&z_rest, z_p + i0 * z_s0 + b1 * z_s1, z_line, w1 * 8);
+      elemc_stream(z_rest, z_p + i0 * z_s0 + b1 * z_s1, z_line, w1 * 8);
     }
   }
-  elemc_end_stream(&z_rest);
+  elemc_end_stream(z_rest);
   return 0;
 }
