@@ -253,7 +253,8 @@ def _in_place(spec: Specialized, kernel: Kernel) -> frozenset[tuple[int, int]]:
     """Pairs of output and input that may be one array.
 
     Every element must have been read for the last time when it is written: all reads go through
-    the index of the write, and none follows it in the text, or in a turn that goes twice.
+    the index of the write, and none follows it in the text, or in a turn that goes twice.  Blocks
+    of what outgrows the caches may be made in place (`THROUGH`).
     """
     lines = [s for phase in kernel.phases for s in statements(phase.body)]
     for loop in [*lines]:

@@ -88,7 +88,7 @@ class Expressions:
         self.finer: dict[str, int] = {}  # how many turns go to one element of an axis
         self.laned: set[str] = set()  # the axes of folds in lanes, and of rows whose ends gather
         self.lanes: dict[str, str] = {}  # how many lanes folds have, by their names in C
-        self.turn = ""  # what names begin with in the second of two turns
+        self.turn = ""  # which of several turns at once names are of: "" of the first, "2" and on
         self.lane = ""  # that of the lanes that are being folded
         self.over = ""  # that of a loop of calls whose vectors read on behind their last elements
         values = walk(v for p in kernel.phases for s in statements(p.body) for v in values_of(s))

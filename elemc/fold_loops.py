@@ -288,7 +288,7 @@ class FoldLoops(Turns):
             return []
         made: list[dict[str, Any]] = []
         values: list[list[str]] = []
-        for body in (lane.body, self.other_turn(lane.body)[0]):
+        for body in (lane.body, self.other_turn(lane.body)):
             made += self.body([s for s in body if isinstance(s, Let)])
             values.append([self.text(value) for _, value in by_two(body).values()])
             self.instead[item.axis] = f"({self.var(item.axis)} + 1)"

@@ -244,9 +244,8 @@ def _rows_apart(item: Loop | Blocks) -> bool:
     return plain and all(map(apart, inside))
 
 
-def other_turn(body: Sequence[Statement], taken: set[str], k: int
-               ) -> tuple[list[Statement], str]:
-    """The same statements, under names that are not `taken`, and what these begin with.
+def other_turn(body: Sequence[Statement], taken: set[str], k: int) -> list[Statement]:
+    """The same statements, under names that are not `taken`.
 
     `k` tells several of them apart; 0 is the next row of one turn.
     """
@@ -257,7 +256,7 @@ def other_turn(body: Sequence[Statement], taken: set[str], k: int
     prefix = first
     while not taken.isdisjoint(prefix + n for n in names):
         prefix += first
-    return [_renamed(s, {n: prefix + n for n in names}) for s in body], prefix
+    return [_renamed(s, {n: prefix + n for n in names}) for s in body]
 
 
 def by_two(body: Sequence[Statement]) -> dict[str, tuple[str, Value]]:

@@ -35,7 +35,7 @@ from .values import (
 )
 
 WAITS = {"divide": 1, "reciprocal": 1, "sqrt": 2}  # how long each byte of an element takes
-FAR_OPERANDS = 3  # from memory again take longer than what is made of them, there and back
+FAR_OPERANDS = 3  # take longer to come from memory again than what they make, there and back
 WAITED = 8  # as long as the quotient of two doubles, or a root of floats, takes
 
 
@@ -194,7 +194,7 @@ class Keeping(Folding):
     def keep_in_outputs(self, segment: Segment) -> None:
         """Let what is dear here, and later stores need again, wait in their outputs.
 
-        If these are not near by then, only what lies across does.
+        If these are not near by then, it is only what takes longer than to and from memory.
         """
         if any(isinstance(r.of, Scan) for r in segment.roots) or is_side(segment.axis):
             return
@@ -271,7 +271,8 @@ class Keeping(Folding):
     def costs_more(self, value: Value, loops: Sequence[str], passes: bool, near: bool) -> bool:
         """Whether to compute a value along a row again takes longer than to keep it in memory.
 
-        Of several operands it does, if a loop `passes` over many rows before the next one begins.
+        Of several operands it does, if a loop `passes` over many rows before the next one begins;
+        if they are not `near` by then, of many, or if it is dear, for it is written to memory.
         What lies across comes from elsewhere every time, unless that is across a few elements,
         whose loops the compiler unrolls; with what lies apart comes all that is between, which
         vectors of short rows pick from soon, if these are a few elements.  Roots and divisions take

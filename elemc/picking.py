@@ -62,7 +62,7 @@ class Picking(Expressions):
             step = 0 if end and item.least <= count else step
             if step or mixed and self.gathered(load, item.axis, narrowest):
                 use, lanes = self.use(load.operand, load.access), self.lanes_of(count)
-                names[load] = name = f"{use.base}_apart{2 if self.turn else ''}"
+                names[load] = name = f"{use.base}_apart{self.turn}"
                 first = f"{end} - {lanes}" if end else f"k * {lanes}"
                 found += [f"{ctype(load.dtype).storage} {name}[{lanes}]",
                           self.every(use, step, name, item.axis, first, lanes, bool(end)) if step

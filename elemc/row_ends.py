@@ -253,8 +253,8 @@ class RowEnds(Picking):
         else:
             return [view]
         own = name.removesuffix("_lane") if isinstance(item, Assign) else name
-        # lanes of a fold have another name in the other turn
-        name = f"{own}_next{2 if self.turn and own == name else ''}"
+        # lanes of a fold have another name in every turn as it is
+        name = f"{own}_next{self.turn if own == name else ''}"
         let = {"kind": "let", "type": kind, "name": name, "value": view["value"]}
         return [let, {**view, "value": f"{folded} ? {view['target']} : {name}"}]
 

@@ -20,7 +20,7 @@
 /* -- streaming stores --------------------------------------------------------------------------- */
 
 /* What a kernel holds of an output that goes past the caches: the line that the latest block did not
- * fill, of which there are `held` bytes, and where in memory it goes on.  To kernels it is REST bytes. */
+ * fill, of which there are `held` bytes, and where in memory it goes on.  Kernels have REST aligned bytes. */
 typedef struct {
   _Alignas(64) char line[64];
   char *next;
@@ -71,14 +71,14 @@ static inline void hold(Rest *rest, const char *from, int64_t bytes) {
 
 /* Copy a block that lies in the first cache to memory, past the caches: an output that outgrows
  * them is not read before it is written, and displaces nothing.  The line that a block does not
- * fill is held, for the next one goes on there if rows follow each other.  Of a block that was made
- * in place, through the caches, ask for what lies one further on, to write it. */
+ * fill is held, for the next one goes on there if rows follow each other.  A block that was made in
+ * place (`block` is `to`) goes through the caches: what follows is asked for, to be written. */
 void elemc_stream(void *of, char *to, const void *block, int64_t bytes) {
-  enum { AHEAD = 1024 };
+  enum { NEXT = 1024 };
   Rest *rest = of;
   const char *from = block;
   if (to == from) {
-    for (int64_t k = 0; k < bytes; k += 64) __builtin_prefetch(to + bytes + AHEAD + k, 1);
+    for (int64_t k = 0; k < bytes; k += 64) __builtin_prefetch(to + bytes + NEXT + k, 1);
     return;
   }
 #if defined __x86_64__

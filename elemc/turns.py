@@ -32,7 +32,8 @@ class Turns(Fetches):
         self.streams = isinstance(item, Loop) and item.streams
         sooner = "STREAMS" if self.streams else ""
         for k in range(item.at_once):
-            turn, self.turn = self.other_turn(item.body, k) if k else (item.body, "")
+            turn = self.other_turn(item.body, k) if k else item.body
+            self.turn = str(k + 1) if k else ""
             self.fetched = set(fetched)
             if k:
                 self.instead = {**around, axis: f"({view['var']} + {k})"}
@@ -58,7 +59,8 @@ class Turns(Fetches):
         around, turns_of, lets = self.instead, [], []
         self.at_once = item.at_once
         for k in range(item.at_once):
-            turn, self.turn = self.other_turn(item.body, k) if k else (item.body, "")
+            turn = self.other_turn(item.body, k) if k else item.body
+            self.turn = str(k + 1) if k else ""
             if k:
                 name = f"{PREFIXES[k]}{view['var']}"
                 lets.append({"kind": "let", "type": "int64_t", "name": name, "value": (
@@ -71,7 +73,7 @@ class Turns(Fetches):
         return {"together": [*lets, *together], "at_once": item.at_once,
                 "by": TOGETHER[item.at_once]}
 
-    def other_turn(self, body: Sequence[Statement], k: int = 0) -> tuple[list[Statement], str]:
-        """The same under other names, for turn `k` or a next row, and what these begin with."""
+    def other_turn(self, body: Sequence[Statement], k: int = 0) -> list[Statement]:
+        """The same under other names, for turn `k` or a next row."""
         return other_turn(body, names_made([
             s for p in self.kernel.phases for s in statements(p.body)]), k)

@@ -521,3 +521,20 @@ def test_what_takes_longer_to_compute_again_than_memory_waits_in_large_outputs(
     np.testing.assert_allclose(f(x, y, z), function(x, y, z), rtol=1e-12, atol=1e-13)
     out = x.copy()
     np.testing.assert_array_equal(f(out, y, z, out=out), f(x, y, z))
+
+
+@pytest.mark.parametrize("columns", [300, 2500, 7485])
+def test_what_waits_in_an_output_of_rows_by_fours(monkeypatch, columns):
+    """Every turn at once has names of its own for the lanes at the end of its row."""
+    monkeypatch.setattr(runtime, "large_bytes", lambda: 0)
+    monkeypatch.setattr(runtime, "outgrows_caches", lambda lines, sizes: bool(lines))
+
+    def function(a, h):
+        t = np.sin(a) * h
+        d = t - np.mean(t, axis=(0, 1), keepdims=True)
+        return d / (np.sum(d * d, axis=(0, 1), keepdims=True) + 1.0), np.sin(h) * 2.0
+
+    random = np.random.default_rng(4)
+    a, h = random.random((6, columns)), random.random((6, 1))
+    for got, want in zip(ec.compile(function)(a, h), function(a, h), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-15)

@@ -29,12 +29,12 @@ int kernel_broadcast_streamed(int64_t phase, int64_t begin, int64_t end, char *c
   const char *const y_p = p[1]; const int64_t y_s1 = 8;
   char *const z_p = p[2]; const int64_t z_s0 = s[1], z_s1 = 8;
 
-  _Alignas(64) char z_rest[REST] = {0}; _Alignas(64) double z_block[LINE]; /* goes past the caches, in blocks */
+  _Alignas(64) char z_rest[REST] = {0}; _Alignas(64) double z_block[LINE]; /* is large: it goes to memory in blocks */
   for (int64_t i0 = begin; i0 < end; i0++) {
     for (int64_t b1 = 0, e1; b1 < n1; b1 = e1) {
       e1 = n1 - b1 <= LINE ? n1 : b1 + WHOLE_LINES(z_p + i0 * z_s0 + b1 * z_s1, 8, LINE);
       FETCH_LINE(FETCH_MAP, x_p + i0 * x_s0 + b1 * x_s1, LINE * 8);
-      double *const z_line = THROUGH ? (void *)(z_p + i0 * z_s0 + b1 * z_s1) : z_block; /* in place, if that is faster */
+      double *const z_line = THROUGH ? (void *)(z_p + i0 * z_s0 + b1 * z_s1) : z_block; /* in place, or past the caches */
       INDEPENDENT for (int64_t i1 = b1; i1 < e1; i1++)
         z_line[i1 - b1] = AT(const double, x_p, i0 * x_s0 + i1 * x_s1) * AT(const double, y_p, i1 * y_s1) + 1.0;
       elemc_stream(z_rest, z_p + i0 * z_s0 + b1 * z_s1, z_line, (e1 - b1) * 8);

@@ -22,10 +22,10 @@ int kernel_poly_streamed(int64_t phase, int64_t begin, int64_t end, char *const 
   const char *const w_in_p = p[1]; const int64_t w_in_s0 = 8;
   char *const z_p = p[2]; const int64_t z_s0 = 8;
 
-  _Alignas(64) char z_rest[REST] = {0}; _Alignas(64) double z_block[LINE]; /* goes past the caches, in blocks */
+  _Alignas(64) char z_rest[REST] = {0}; _Alignas(64) double z_block[LINE]; /* is large: it goes to memory in blocks */
   for (int64_t b0 = begin, e0; b0 < end; b0 = e0) {
     e0 = end - b0 <= LINE ? end : b0 + WHOLE_LINES(z_p + b0 * z_s0, 8, LINE);
-    double *const z_line = THROUGH ? (void *)(z_p + b0 * z_s0) : z_block; /* in place, if that is faster */
+    double *const z_line = THROUGH ? (void *)(z_p + b0 * z_s0) : z_block; /* in place, or past the caches */
     INDEPENDENT for (int64_t i0 = b0; i0 < e0; i0++) {
       const double y_v = AT(const double, y_p, i0 * y_s0);
       const double w_in_v = AT(const double, w_in_p, i0 * w_in_s0);

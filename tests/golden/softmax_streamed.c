@@ -36,7 +36,7 @@ int kernel_softmax_streamed(int64_t phase, int64_t begin, int64_t end, char *con
   char *const z_p = p[1]; const int64_t z_s0 = s[1], z_s1 = 8;
   double *const buffer0 = (double *)w[0]; /* buffers */
 
-  _Alignas(64) char z_rest[REST] = {0}; _Alignas(64) double z_block[LINE]; /* goes past the caches, in blocks */
+  _Alignas(64) char z_rest[REST] = {0}; _Alignas(64) double z_block[LINE]; /* is large: it goes to memory in blocks */
   for (int64_t i0 = begin; i0 < end; i0++) {
     /* max0: max along i1, in lanes */
     double max0_lane[LANES] = {[0 ... LANES - 1] = -__builtin_inf()};
@@ -68,7 +68,7 @@ int kernel_softmax_streamed(int64_t phase, int64_t begin, int64_t end, char *con
     const double t0 = 1 / sum0;
     for (int64_t b1 = 0, w1; b1 < n1; b1 += w1) {
       w1 = n1 - b1 <= LINE ? n1 - b1 : WHOLE_LINES(z_p + i0 * z_s0 + b1 * z_s1, 8, LINE);
-      double *const z_line = THROUGH ? (void *)(z_p + i0 * z_s0 + b1 * z_s1) : z_block; /* in place, if that is faster */
+      double *const z_line = THROUGH ? (void *)(z_p + i0 * z_s0 + b1 * z_s1) : z_block; /* in place, or past the caches */
       elemc_quotients(z_line, &buffer0[b1], w1, sum0, t0, DIVIDES);
       elemc_stream(z_rest, z_p + i0 * z_s0 + b1 * z_s1, z_line, w1 * 8);
     }
