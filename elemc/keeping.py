@@ -272,7 +272,8 @@ class Keeping(Folding):
         """Whether to compute a value along a row again takes longer than to keep it in memory.
 
         Of several operands it does, if a loop `passes` over many rows before the next one begins;
-        if they are not `near` by then, of many, or if it is dear, for it is written to memory.
+        if they are not `near` by then, it has to be the dearer the fewer these are, for it goes to
+        memory and comes from there, instead of them.
         What lies across comes from elsewhere every time, unless that is across a few elements,
         whose loops the compiler unrolls; with what lies apart comes all that is between, which
         vectors of short rows pick from soon, if these are a few elements.  Roots and divisions take
@@ -283,7 +284,7 @@ class Keeping(Folding):
         below = [v for v in walk([value], is_fold) if v.axes == value.axes]
         operands = {v.operand for v in below if isinstance(v, Load)}
         if not near:
-            return passes and (len(operands) >= FAR_OPERANDS or cost(below) >= HEAVY
+            return passes and (cost(below) >= HEAVY * (FAR_OPERANDS - len(operands))
                                or self.lies_across(below, row, *few))
         several = (passes or self.spec.between(row)[0] > BLOCK) and len(operands) > 1
         time = sum(WAITS.get(v.op.name, 0) * v.dtype.itemsize for v in below if isinstance(v, Op))
