@@ -73,7 +73,7 @@ def test_phases():
     (lambda x, s: x * 3**s.astype(int), 20),  # an error of an element that may not be there
 ])
 def test_not_worth_it(f, rows):
-    text = text_of(f, np.ones((rows, 900)), np.ones(900))
+    text = text_of(f, np.ones((rows, 250)), np.ones(250))
     assert "buffer0[i1] =" not in text
 
 
