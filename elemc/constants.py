@@ -20,8 +20,8 @@ MEASURE_STORES_C = "int64_t elemc_measure_stores(void)"
 MEASURE_DIVISION_C = "double elemc_measure_division(void)"
 TYPICAL = 0.45  # the pace measured on the machines that the estimates of work are from
 # Multiplications in whose time a vector is divided, from which on what replaces a division, a dozen
-# instructions, is faster: Zen 5 takes 3, an older Xeon 6.6, newer ones of Intel 10 and more.
-SLOW = 8
+# instructions, is faster: Zen 5 takes 3, an older Xeon 6 to 9.6, newer ones of Intel more.
+SLOW = 10
 
 
 # How kernels ask for what they will read: not at all, where the processor foresees it better; into
