@@ -353,7 +353,7 @@ def test_who_foresees_one_stream_foresees_several(monkeypatch, sums, products, a
     measured = {constants.MEASURE_PACE_C: lambda: 0.45, constants.MEASURE_ASKING_C: of.get,
                 constants.MEASURE_ROWS_C: lambda way: 4 if way == sums else 1,
                 constants.MEASURE_STORES_C: lambda: 1,
-                constants.MEASURE_DIVISION_C: lambda: 9.0}
+                constants.MEASURE_DIVISION_C: lambda: 12.0}
     found = constants.constants_of(f"machine {sums} {products}", measured.get)
     assert found == constants.Constants(1.0, asks, sums, 2, 4, 1, 0)
 
