@@ -43,7 +43,7 @@ class Constants(NamedTuple):
     sum_asks : int
         And where one is, for nothing but a sum.
     map_asks : int
-        And where one is, for what goes past the caches.
+        And where one is, for what outgrows the caches.
     sum_rows : int
         How many rows of one array are summed at once, side by side: 4 if that is faster; else 1.
     through : int

@@ -311,7 +311,7 @@ MACROS = {
     "FETCH_SHORT": "#define FETCH_SHORT(from) FETCH_FROM(ASK_SUM ? ASK_SUM : 2, from, 8192) "
                    "/* in rows too short to be foreseen */",
     "FETCH_MAP": "#define FETCH_MAP(from) FETCH_FROM(ASK_MAP, from, 8192) "
-                 "/* for what goes past the caches */",
+                 "/* for what outgrows the caches */",
     "FETCH_STREAM": "#define FETCH_STREAM(from) (ASK_SUM ? __builtin_prefetch(from) : (void)0) "
                     "/* if none is foreseen */",
     "FETCH_NEXT": "#define FETCH_NEXT(from) __builtin_prefetch(from, 0, ASK_MAP == 2 ? 2 : 3) "

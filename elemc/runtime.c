@@ -747,7 +747,7 @@ double elemc_measure_division(void) {
   return 0;
 #endif
   enum { NEAREST = 1 << 10 };
-  _Alignas(64) double a[3 * NEAREST];
+  double a[3 * NEAREST];
   for (int i = 0; i < 3 * NEAREST; i++) a[i] = 1 + i;
   return pace_of(QUOTIENT, a, NEAREST, 100) / pace_of(PRODUCT, a, NEAREST, 100);
 }

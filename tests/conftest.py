@@ -39,3 +39,11 @@ def compiled_kernels_answer(monkeypatch, request):
     monkeypatch.setattr(plans, "keep", lambda *args: None)
     module = importlib.import_module("elemc.function")
     monkeypatch.setattr(module, "interpret", refuse)
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """Take every output for one that outgrows the caches."""
+    runtime = importlib.import_module("elemc.runtime")
+    monkeypatch.setattr(runtime, "large_bytes", lambda: 0)
+    monkeypatch.setattr(runtime, "outgrows_caches", lambda lines, sizes: bool(lines))

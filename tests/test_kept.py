@@ -510,9 +510,7 @@ def test_what_another_loop_within_the_same_needs_is_not_stored_over():
     (lambda x, y, z: (lambda t: t / np.sqrt((t * t).sum(axis=0)))(np.sin(x) * y), True),  # dear
     (lambda x, y, z: (lambda t: t - t.mean(axis=0))(x * y), False)])  # as soon computed again
 def test_what_takes_longer_to_compute_again_than_memory_waits_in_large_outputs(
-        monkeypatch, shape, function, waits):
-    monkeypatch.setattr(runtime, "large_bytes", lambda: 0)
-    monkeypatch.setattr(runtime, "outgrows_caches", lambda lines, sizes: bool(lines))
+        large, shape, function, waits):
     random = np.random.default_rng(3)
     x, y, z = (random.random(shape) + 0.5 for _ in range(3))
     f = ec.compile(function)
@@ -524,11 +522,8 @@ def test_what_takes_longer_to_compute_again_than_memory_waits_in_large_outputs(
 
 
 @pytest.mark.parametrize("columns", [300, 2500, 7485])
-def test_what_waits_in_an_output_of_rows_by_fours(monkeypatch, columns):
+def test_what_waits_in_an_output_of_rows_by_fours(large, columns):
     """Every turn at once has names of its own for the lanes at the end of its row."""
-    monkeypatch.setattr(runtime, "large_bytes", lambda: 0)
-    monkeypatch.setattr(runtime, "outgrows_caches", lambda lines, sizes: bool(lines))
-
     def function(a, h):
         t = np.sin(a) * h
         d = t - np.mean(t, axis=(0, 1), keepdims=True)

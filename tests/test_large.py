@@ -18,13 +18,6 @@ DTYPES = ("float64", "float32", "float16", "int8", "bool", "complex64", "complex
 SIZES = (1, 7, 511, 512, 513, 4096, 10_000)
 
 
-@pytest.fixture
-def large(monkeypatch):
-    """Take every output for one that outgrows the caches."""
-    monkeypatch.setattr(runtime, "large_bytes", lambda: 0)
-    monkeypatch.setattr(runtime, "outgrows_caches", lambda lines, sizes: bool(lines))
-
-
 @pytest.fixture(params=[0, 1], ids=["past", "through"])
 def stores(request, monkeypatch):
     """Write what outgrows the caches past them, or through them, whatever this machine does sooner."""

@@ -16,7 +16,7 @@ extern void elemc_stream(void *rest, char *to, const void *block, int64_t bytes)
   + (((int64_t)(from) >> 6 & 7) << 12) + (((int64_t)(from) >> 9 & 63) << 6))
 #define FETCH_FROM(way, from, on) /* 0: not; 1, 2: to that cache, `on` bytes ahead; 8: in turns */ \
   ((way) ? __builtin_prefetch((way) == 8 ? IN_TURNS(from) : (from) + (on), 0, (way) == 1 ? 3 : 2) : (void)0)
-#define FETCH_MAP(from) FETCH_FROM(ASK_MAP, from, 8192) /* for what goes past the caches */
+#define FETCH_MAP(from) FETCH_FROM(ASK_MAP, from, 8192) /* for what outgrows the caches */
 #define FETCH_LINE(fetch, from, bytes) for (int64_t line = 0; line < (bytes); line += 64) fetch((from) + line)
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { LINE = 128, REST = 128 };
