@@ -260,7 +260,7 @@ def _toolchain(command: tuple[str, ...], extra: tuple[str, ...]) -> Toolchain:
     flags = [*COMMON, *facts["machine_flags"]]
     if facts["family"] == "gcc":  # else it makes branches of calls within ?:, and of ?: within ?:
         flags += ["-fno-tree-sink", "-fno-thread-jumps"]
-        flags += ["-fno-gcse", "-fira-region=one"]  # these take time, and give none
+        flags += ["-fno-gcse", "-fno-gcse-after-reload", "-fira-region=one"]  # take time, give none
     simd = str(facts["simd"])
     gcc = simd and facts["family"] == "gcc"
     calls = '__attribute__((simd("notinbranch"), const))' if gcc else "__attribute__((const))"
