@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 import sysconfig
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -19,8 +20,10 @@ from typing import Any
 import numpy as np
 
 from . import build_early, cache
+from .build_parts import parts_of
 from .errors import CompileError, FallbackWarning, MissingHeaders
 from .records import dataclass
+from .threads import cpus
 from .toolchain import Toolchain, run
 
 CRASHES = "internal compiler error"  # of gcc: its vectorizer has bugs, which its releases mend
@@ -102,6 +105,11 @@ class Job:
         return (*tool.command, *tool.flags, *self.flags, *self.variants[1], *tool.shared,
                 "-o", cache.LIBRARY, *source, *self.links)  # fmt: skip
 
+    def object_command(self, source: str, to: str) -> tuple[str, ...]:
+        """How the compiler is called to make an object file of a part of it."""
+        return (*self.toolchain.command, *self.toolchain.flags, *self.flags, *self.variants[1],
+                "-c", "-o", to, source)  # fmt: skip
+
 
 def extension_job(tool: Toolchain, needs: str, source: str, name: str) -> Job:
     """What makes an extension module; `needs` are the keys of the libraries that it calls."""
@@ -143,10 +151,11 @@ def _compile(job: Job, work: Path) -> dict[str, object]:
     """Write source and library of `job` into `work`; returns what meta.json says of them."""
     (work / cache.SOURCE).write_text(job.text, encoding="utf-8")
     start = time.perf_counter()
-    early = build_early.started(job.command(*build_early.SOURCE))
     command = job.command(cache.SOURCE)
-    if early is None or not early.finish(job.text, job.name, work):
-        command = _run_again(job, command, work)
+    if not _compile_parts(job, work):
+        early = build_early.started(job.command(*build_early.SOURCE))
+        if early is None or not early.finish(job.text, job.name, work):
+            command = _run_again(job, command, work)
     return {
         "name": job.name,
         "command": list(command),
@@ -154,6 +163,29 @@ def _compile(job: Job, work: Path) -> dict[str, object]:
         "seconds": round(time.perf_counter() - start, 3),
         "elemc": str(getattr(sys.modules["elemc"], "__version__", "unknown")),
     }
+
+
+def _compile_parts(job: Job, work: Path) -> bool:
+    """Whether the library was made of parts; if one fails, the whole will, and says why."""
+    parts = parts_of(job.text, job.name, cpus())
+    if not parts:
+        return False
+    from concurrent.futures import ThreadPoolExecutor  # slow to import
+
+    with tempfile.TemporaryDirectory(dir=work) as place:
+        names = [os.path.join(place, f"{number}") for number in range(len(parts))]
+
+        def compile_part(name: str, source: str) -> None:
+            Path(f"{name}.c").write_text(source, encoding="utf-8")
+            run_in(job, job.object_command(f"{name}.c", f"{name}.o"), work)
+
+        try:
+            with ThreadPoolExecutor(len(parts)) as pool:
+                list(pool.map(compile_part, names, parts))
+            run_in(job, job.command(*(f"{name}.o" for name in names)), work)
+        except (CompileError, RuntimeError):  # of the latter: there are no more threads
+            return False
+    return True
 
 
 def _run_again(job: Job, command: tuple[str, ...], work: Path) -> tuple[str, ...]:
@@ -177,8 +209,7 @@ def run_in(job: Job, command: tuple[str, ...], work: Path) -> str:
 
     Returns what it says of a source that it compiled.
     """
-    scratch = work / "scratch"
-    scratch.mkdir()
+    scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=work))
     try:
         done = run(command, work, scratch)
     except OSError as error:

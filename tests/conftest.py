@@ -23,6 +23,8 @@ def as_they_stand(monkeypatch, request):
     marker = request.node.get_closest_marker("optimized")
     if not marker or marker.args == (False,):
         monkeypatch.setenv("ELEMC_CFLAGS", "-O0")
+        # and one compiler for a kernel is enough, beside those of other tests
+        monkeypatch.setattr(importlib.import_module("elemc.build_jobs"), "cpus", lambda: 1)
 
 
 @pytest.fixture(autouse=True)
