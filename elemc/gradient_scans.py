@@ -33,19 +33,12 @@ from .graph import (
     replaced,
     toposort,
 )
-from .graph_gradients import Custom, Result
+from .graph_gradients import Adjoint, Custom, Result
 from .portable import substitute
 from .records import dataclass
 
 BOOL = np.dtype(bool)
 PullBack = Callable[[Sequence[Node], Sequence[Any], Iterable[Node]], list[Any]]
-
-
-@dataclass(frozen=True)
-class Adjoint:
-    """What the scan back does; stands for its accumulator, of which only the name is wanted."""
-
-    name: str
 
 
 @dataclass

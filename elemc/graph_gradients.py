@@ -15,6 +15,14 @@ from typing import Any
 
 from .graph import Axis, ExpandTo, Only, Pick
 from .node import Derived, Node, node_class
+from .records import dataclass
+
+
+@dataclass(frozen=True)
+class Adjoint:
+    """What a scan back does; stands for its accumulator, of which only the name is wanted."""
+
+    name: str
 
 
 @node_class

@@ -29,9 +29,10 @@ from .accumulators import ACCUMULATORS, LOGADDEXP, Accumulator, Composite
 from .accumulators_parts import Part
 from .build import STAMP
 from .cache_dirs import cache_dir, checksum, key_of, record, save_record
+from .close import Program
 from .errors import ElemcError
 from .graph import Axis, FrozenArray, Graph, Input, Node, Only, Pick, toposort
-from .graph_gradients import Custom
+from .graph_gradients import Adjoint, Custom
 from .ops import OPS
 from .ops_base import ScalarOp
 from .portable import GraphFunction
@@ -221,6 +222,11 @@ class _Writer:
             return self.text(value.fn)
         if isinstance(value, GraphFunction):
             return f"{value.single} {self.graph(value.graph)}"
+        if isinstance(value, Graph):
+            return f"graph {self.graph(value)}"
+        if isinstance(value, (Program, Adjoint)):  # of gradients
+            parts = [getattr(value, f.name) for f in fields(value)]
+            return f"{type(value).__name__} {self.text(parts)}"
         return self.code(value)
 
     def array(self, data: np.ndarray) -> str:

@@ -83,6 +83,9 @@ case("integers", lambda: ec.compile(lambda x, s: x // s)(np.arange(5), np.arange
 case("op", lambda: ec.compile(ec.scalar_op("mine", c="fabs({x}) + 1", numpy=lambda x: abs(x) + 1, arity=1))(a))
 case("traced op", lambda: ec.compile(ec.scalar_op("own", lambda x: x * x + NUMBER))(a))
 case("gradient", lambda: ec.compile(ec.grad(lambda x: (x * x).sum()))(a))
+case("gradient of a norm", lambda: ec.compile(ec.grad(lambda x, g: (norm(x, g) ** 3 * NUMBER).sum(), wrt=(0, 1)))(m, m[0]))
+case("gradient of a product", lambda: ec.compile(ec.grad(lambda x: x.prod(axis=1).max() + ec.cumsum(x, axis=1).max()))(m))
+case("gradient of an accumulator", lambda: ec.compile(ec.grad(lambda x: (x * accumulated()(x)).sum()))(a))
 case("complex", lambda: ec.compile(lambda x: x * x)(a + 1j * b))
 case("contract", lambda: ec.function([x, y], x * y + 3, contract=True)(a, b))
 case("threads", lambda: at_once(ec.function([x, y], x * y + 7), a, b))
@@ -323,6 +326,22 @@ def test_equal_functions_have_equal_places_and_others_others(monkeypatch):
         make(op=lambda x, y: x.var(ddof=1) + y), make(op=lambda x, y: ec.cumsum(x) + y),
         captured(1.0, 2.0), captured(2.0, 1.0), captured(1, 2), captured([1.0], [2.0]))
     assert None not in others and len(set(others)) == len(others)
+
+
+def test_gradients_are_known_by_what_they_fold():
+    def gradient(cost):
+        x = ec.vector("x")
+        return ec.function([x], ec.grad(cost(x), x))
+
+    def scaled(scale):
+        acc = ec.Accumulator("mine", 0.0, lambda a, v: a + v / scale, merge=np.add)
+        return lambda x: ec.accumulate(acc, x) ** 2
+
+    costs = (lambda x: x.sum() ** 2, lambda x: x.prod(), lambda x: x.max() ** 2,
+             lambda x: x.min() ** 2, lambda x: ec.cumsum(x).prod(), scaled(2.0), scaled(3.0))
+    found = places(*map(gradient, costs))
+    assert None not in found and len({*found}) == len(costs)
+    assert places(*map(gradient, costs)) == found
 
 
 def accumulated(combine, **options):
