@@ -20,7 +20,7 @@ from pathlib import Path
 from time import perf_counter
 
 COMPILING = ("elemc", "jax", "numba", "pytensor", "torch_compile")
-WORKS = ("poly", "layer_norm")
+WORKS = ("poly", "layer_norm", "layer_norm_grad")
 BEFORE = "madd"  # what elemc compiles to have its runtime
 SIZE = 100_000  # elements
 
