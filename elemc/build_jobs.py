@@ -31,6 +31,9 @@ PLAIN = "-fno-tree-vectorize"
 FULL = ("No space left on device", "Disk quota exceeded")
 MOST_WORDS = 6000  # characters of the compiler's words in an error
 
+_at_work: set[Path] = set()  # where this process compiles; those at once share the CPUs
+os.register_at_fork(after_in_child=_at_work.clear)
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -107,7 +110,8 @@ class Job:
 
     def object_command(self, source: str, to: str) -> tuple[str, ...]:
         """How the compiler is called to make an object file of a part of it."""
-        return (*self.toolchain.command, *self.toolchain.flags, *self.flags, *self.variants[1],
+        tool = self.toolchain
+        return (*tool.command, *tool.flags, *self.flags, *self.variants[1], *tool.shared,
                 "-c", "-o", to, source)  # fmt: skip
 
 
@@ -152,40 +156,50 @@ def _compile(job: Job, work: Path) -> dict[str, object]:
     (work / cache.SOURCE).write_text(job.text, encoding="utf-8")
     start = time.perf_counter()
     command = job.command(cache.SOURCE)
-    if not _compile_parts(job, work):
-        early = build_early.started(job.command(*build_early.SOURCE))
-        if early is None or not early.finish(job.text, job.name, work):
+    _at_work.add(work)
+    try:
+        parts = _compile_parts(job, work)
+        early = None if parts else build_early.started(job.command(*build_early.SOURCE))
+        if not parts and (early is None or not early.finish(job.text, job.name, work)):
             command = _run_again(job, command, work)
+    finally:
+        _at_work.discard(work)
     return {
         "name": job.name,
         "command": list(command),
+        **({"parts": parts} if parts else {}),
         "compiler": job.toolchain.version,
         "seconds": round(time.perf_counter() - start, 3),
         "elemc": str(getattr(sys.modules["elemc"], "__version__", "unknown")),
     }
 
 
-def _compile_parts(job: Job, work: Path) -> bool:
-    """Whether the library was made of parts; if one fails, the whole will, and says why."""
-    parts = parts_of(job.text, job.name, cpus())
+def _compile_parts(job: Job, work: Path) -> int:
+    """Make the library of parts, and say of how many; 0 if the whole is to be compiled.
+
+    That is small, or shows why a part failed, or there are no more threads, as at an exit.
+    """
+    parts = parts_of(job.text, job.name, cpus() // len(_at_work))
     if not parts:
-        return False
-    from concurrent.futures import ThreadPoolExecutor  # slow to import
-
+        return 0
     with tempfile.TemporaryDirectory(dir=work) as place:
-        names = [os.path.join(place, f"{number}") for number in range(len(parts))]
+        names = [os.path.join(place, str(k)) for k in range(len(parts))]
 
-        def compile_part(name: str, source: str) -> None:
+        def made(command: tuple[str, ...]) -> bool:
+            return run(command, work, Path(place)).returncode == 0
+
+        def compiled(name: str, source: str) -> bool:
             Path(f"{name}.c").write_text(source, encoding="utf-8")
-            run_in(job, job.object_command(f"{name}.c", f"{name}.o"), work)
+            return made(job.object_command(f"{name}.c", f"{name}.o"))
 
         try:
+            from concurrent.futures import ThreadPoolExecutor  # slow to import
+
             with ThreadPoolExecutor(len(parts)) as pool:
-                list(pool.map(compile_part, names, parts))
-            run_in(job, job.command(*(f"{name}.o" for name in names)), work)
-        except (CompileError, RuntimeError):  # of the latter: there are no more threads
-            return False
-    return True
+                done = all(pool.map(compiled, names, parts))
+        except (RuntimeError, OSError):
+            return 0
+        return len(parts) if done and made(job.command(*(f"{n}.o" for n in names))) else 0
 
 
 def _run_again(job: Job, command: tuple[str, ...], work: Path) -> tuple[str, ...]:
@@ -209,7 +223,8 @@ def run_in(job: Job, command: tuple[str, ...], work: Path) -> str:
 
     Returns what it says of a source that it compiled.
     """
-    scratch = Path(tempfile.mkdtemp(prefix="scratch-", dir=work))
+    scratch = work / "scratch"
+    scratch.mkdir()
     try:
         done = run(command, work, scratch)
     except OSError as error:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from .templating import environment
 
 LEAST = 60  # lines of a part: to compile as many takes as long as to start a compiler
+
+# as kernel.c.j2 lays them out
 PHASE = re.compile(r"^  if \(phase == (\d+)\) \{\n.*?^  \}\n", re.MULTILINE | re.DOTALL)
 
 
@@ -26,17 +28,18 @@ def parts_of(source: str, entry: str, most: int) -> list[str]:
         How many compilers there may be.
     """
     lines = {int(m[1]): m[0].count("\n") for m in PHASE.finditer(source)}
-    number = min(most, len(lines), sum(lines.values()) // LEAST)
-    if number < 2:
+    count = min(most, len(lines), sum(lines.values()) // LEAST)
+    if count < 2:
         return []
-    parts: list[list[int]] = [[] for _ in range(number)]
+    parts: list[list[int]] = [[] for _ in range(count)]
     for phase in sorted(lines, key=lambda p: (-lines[p], p)):  # the largest first
         min(parts, key=lambda part: sum(lines[p] for p in part)).append(phase)
-    takes = source.partition(f"\nint {entry}(")[2].partition(")\n{")[0]
+    takes = source.partition(f"\nint {entry}(")[2].partition(")\n{")[0]  # its parameters
     part_c = environment().get_template("part.c.j2")
     return [part_c.render(
-        entry=entry, takes=takes, number=number, others=[sorted(p) for p in parts[1:]],
-        source=_only(own, source)) for number, own in enumerate(parts)]
+        entry=entry, takes=takes, names=re.findall(r"\w+(?=,|$)", takes), number=number,
+        others=[sorted(p) for p in parts[1:]], source=_only(own, source),
+    ) for number, own in enumerate(parts)]
 
 
 def _only(own: Sequence[int], source: str) -> str:

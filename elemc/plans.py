@@ -105,7 +105,7 @@ def place_of(function: Any, identity: str | None) -> str | None:
         return None
     try:
         words = _Writer().graph(function.graph)
-    except (_Unknown, TypeError, ValueError, RecursionError):
+    except (_Unknown, KeyError, TypeError, ValueError, RecursionError):
         return None
     options = (function.order, function.modes, function.name, tuple(function.output_names),
                function.contract, function.reassociate)

@@ -94,11 +94,11 @@ class TracedFunction:
     def __init__(self, fn: Callable[..., Any] | None, static: tuple[str, ...], order: str,
                  name: str, opts: tuple[bool, bool], traced: dict[Any, Function] | None = None,
                  signature: inspect.Signature | None = None, doc: str | None = None) -> None:
-        self.static, self.order, self.name, self._opts = static, order, name, opts
         if fn is not None:
-            functools.update_wrapper(self, fn)
+            functools.update_wrapper(self, fn)  # and its attributes, name and all
             signature = signature_of(fn)
             doc = fn.__doc__
+        self.static, self.order, self.name, self._opts = static, order, name, opts
         assert signature is not None
         self._fn, self._signature = fn, signature
         self.__name__, self.__doc__ = name, doc

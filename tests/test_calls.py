@@ -834,3 +834,11 @@ def test_errors_of_values_name_the_operation_and_the_line():
     acc = ec.Accumulator("powers", 1, lambda a, v: 2**v + a)
     with pytest.raises(ec.DomainError, match="Integers to negative"):
         ec.compile(lambda x: ec.accumulate(acc, x))(np.array([1, -1]))
+
+
+def test_what_is_compiled_already_is_compiled_by_other_options():
+    grad = ec.grad(lambda x: (x * x).sum())
+    f = ec.compile(grad, name="mine", contract=True)
+    assert (f.__name__, f.name) == ("mine", "mine") and grad.__name__ != "mine"
+    np.testing.assert_array_equal(f(np.arange(3.0)), [0, 2, 4])
+    assert f.trace(np.arange(3.0)).contract and f.trace(np.arange(3.0)).name == "mine"

@@ -1,7 +1,8 @@
 """Large kernels are compiled in parts: the same answers, and errors that show the whole."""
 
-import importlib
+import json
 import re
+import sys
 from time import time_ns
 
 import numpy as np
@@ -73,25 +74,40 @@ def test_phases_of_all_parts_are_called(commands):
         assert total[0] - before == lines
     assert {p.name for p in kernel.path.parent.iterdir()} == {"kernel.c", "kernel.so", "meta.json"}
     assert (kernel.path.parent / "kernel.c").read_text() == kernel.source
+    assert json.loads((kernel.path.parent / "meta.json").read_text())["parts"] == 3
+
+
+def loss(x, g, b):
+    d = x - np.mean(x, axis=1, keepdims=True)
+    return np.sum((d / np.sqrt(np.mean(d * d, axis=1, keepdims=True)) * g + b) ** 3)
 
 
 @pytest.mark.optimized
 def test_gradients_have_the_same_bits(commands, monkeypatch):
-    def loss(x, g, b):
-        d = x - np.mean(x, axis=1, keepdims=True)
-        return np.sum((d / np.sqrt(np.mean(d * d, axis=1, keepdims=True)) * g + b) ** 3)
-
     rng = np.random.default_rng(0)
     arrays = rng.random((2000, 70)), rng.random(70), rng.random(70)
-    found = []
+    found, flags = [], build.kernel_flags
     for count in (3, 1):
         monkeypatch.setattr(build_jobs, "cpus", lambda count=count: count)
+        monkeypatch.setattr(build, "kernel_flags", lambda *args, count=count: (
+            *flags(*args), f"-DBY={count}", f"-DAT={time_ns()}"))  # nobody has compiled it
+        f = ec.compile(ec.grad(loss, wrt=(0, 1, 2)))
+        found.append(f(*arrays))
+        assert ["-c" in command for command in commands] == ([True, True, False] if count > 1
+                                                             else [False])
         commands.clear()
-        grad = ec.grad(loss, wrt=(0, 1, 2))
-        found.append(ec.compile(grad, name=f"with_{count}_{time_ns()}")(*arrays))
-        assert any("-c" in command for command in commands) == (count > 1)
+        made = f.specializations[0].source
+        assert len(PHASE.findall(made.text)) == len(made.bindings.phases)
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_kernels_that_are_compiled_at_once_share_the_cpus(commands, monkeypatch):
+    monkeypatch.setattr(build_jobs, "_at_work", {"another", "and a third"})
+    name = f"kernel_{time_ns()}"
+    build.load_kernel(kernel_of([100, 100], name), name)
+    assert ["-c" in command for command in commands] == [False]
+    assert build_jobs._at_work == {"another", "and a third"}
 
 
 def test_what_does_not_compile_is_shown_whole(commands):
@@ -99,18 +115,27 @@ def test_what_does_not_compile_is_shown_whole(commands):
     source = kernel_of([100, 100], name).replace("+= 1;", "+= nothing;")
     with pytest.raises(CompileError, match="'nothing' undeclared") as caught:
         build.load_kernel(source, name)
-    assert "-c" in commands[0] and "-c" not in commands[-1]
+    assert ["-c" in command for command in commands] == [True, True, False]
     kept = re.search(r"source: (.*)", str(caught.value))[1]
     with open(kept) as file:
         assert file.read() == source
 
 
-def test_without_threads_the_whole_is_compiled(commands, monkeypatch):
-    def none(*args):
+class Refused:
+    """What there is of threads at the exit of a process: an import that fails."""
+
+    def __getattr__(self, name):
+        raise RuntimeError("can't register atexit after shutdown")
+
+
+class Exhausted:
+    def ThreadPoolExecutor(self, count):
         raise RuntimeError("can't start new thread")
 
-    module = importlib.import_module("concurrent.futures")
-    monkeypatch.setattr(module, "ThreadPoolExecutor", none)
+
+@pytest.mark.parametrize("threads", [Refused, Exhausted])
+def test_without_threads_the_whole_is_compiled(commands, monkeypatch, threads):
+    monkeypatch.setitem(sys.modules, "concurrent.futures", threads())
     name = f"kernel_{time_ns()}"
     assert build.load_kernel(kernel_of([100, 100], name), name).entry == name
     assert ["-c" in command for command in commands] == [False]
