@@ -227,14 +227,16 @@ class Keeping(Folding):
         """Whether all else that needs a value has had it where `root` stores over it.
 
         That is in an earlier loop, for it waits for fewer folds, and for none that ends in the loop
-        around both, or in the same one; not in another one within the same.
+        around both, or in the same one; not in another one within the same, as a fold is of what a
+        scan there makes, which is stored as it is made.
         """
         place = {r.of: k for k, s in enumerate(self.later) for r in s.roots}
+        scans = {n for n in root.needs if isinstance(n, Scan) and place.get(n) == place[root.of]}
         for other in (r for s in self.later for r in s.roots if r is not root):
             if value in walk(other.inputs(), is_fold):
                 ahead = self.depth(root) - self.depth(other)
                 beside = place[other.of] == place[root.of]
-                same = beside and set(other.loops) == set(root.loops)
+                same = beside and not scans and set(other.loops) == set(root.loops)
                 waits = any(place.get(n) == place[root.of] for n in {*other.needs} - {*root.needs})
                 after = ahead < 0 or place[other.of] > place[root.of]
                 if waits or after or (ahead == 0 or beside) and not same:

@@ -154,11 +154,12 @@ def _buffers(compiled: Compiled, n: Sequence[int], threads: int) -> list[np.ndar
 
 
 def fail(status: int, function: Any) -> NoReturn:
-    """Raise what a status other than 0 of a function's kernel means, and name the operation."""
+    """Raise what a status other than 0 of a function's kernel means, and name the operations."""
     fault = next(fault for fault in FAULTS if status & fault.status)
-    error = DomainError(f"{function.name}: {fault.message}")  # within an accumulator's combine
-    for node in (n for closed in function.closings() for n in closed.graph.nodes):
-        if isinstance(node, Apply) and node.op.raises is fault:
-            error = DomainError(f"{function.name}: {fault.message.rstrip('.')}: {formula(node)}")
-            error.locate(source_of(node))
+    found = {formula(node): node for closed in function.closings() for node in closed.graph.nodes
+             if isinstance(node, Apply) and node.op.raises is fault}
+    if not found:  # it is within an accumulator's combine
+        raise DomainError(f"{function.name}: {fault.message}")
+    error = DomainError(f"{function.name}: {fault.message.rstrip('.')}: {' or '.join(found)}")
+    error.locate(source_of(next(iter(found.values()))))
     raise error

@@ -831,6 +831,8 @@ def test_errors_of_values_name_the_operation_and_the_line():
             f(np.arange(1, 4), np.arange(-1, 2))
     with pytest.raises(ShapeError, match=r"axis 0 of size 0 of x \* 2.0 \(.*test_calls.py:"):
         ec.compile(lambda x: (x * 2).max(axis=0))(np.ones((0, 3)))
+    with pytest.raises(ec.DomainError, match=r": i \*\* j or sum\(i\) \*\* sum\(j \* 0 \+ 1\) \("):
+        ec.compile(lambda i, j: (i**j, np.sum(i)**np.sum(j*0 + 1)))(np.arange(3), np.array([1, -1, 2]))
     acc = ec.Accumulator("powers", 1, lambda a, v: 2**v + a)
     with pytest.raises(ec.DomainError, match="Integers to negative"):
         ec.compile(lambda x: ec.accumulate(acc, x))(np.array([1, -1]))

@@ -504,6 +504,25 @@ def test_what_another_loop_within_the_same_needs_is_not_stored_over():
         np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("shape", [(5, 3), (5, 300), (70, 40)])
+def test_what_a_fold_of_a_scan_needs_is_not_stored_over_within_the_scan(shape):
+    """The gradient of an accumulator is a scan, in whose loop its results are stored."""
+    half = ec.Accumulator("half", 0.0, lambda a, v: a + v / 2.0, merge=np.add)
+
+    def loss(halves):
+        def of(x, w):
+            y = np.tanh(x) * w
+            return np.var(y + halves(y * w)[:, None], axis=0).sum()
+        return ec.compile(ec.grad(of, wrt=(0, 1)))
+
+    rng = np.random.default_rng(0)
+    arrays = rng.random(shape), rng.random((shape[0], 1))
+    found = loss(lambda v: ec.accumulate(half, v, axis=1))(*arrays)
+    wanted = loss(lambda v: np.sum(v, axis=1) / 2)(*arrays)
+    for got, want in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-13)
+
+
 @pytest.mark.parametrize("shape", [(70_001,), (1501, 130), (3, 23_000)])
 @pytest.mark.parametrize("function, waits", [
     (lambda x, y, z: (lambda t: t - t.mean(axis=0))(x * y + z), True),  # three operands
