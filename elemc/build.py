@@ -155,7 +155,8 @@ def _support(tool: Toolchain, *names: str,
         with _loaded.lock("support", tool.identity):
             if tool.simd and names != (RUNTIME,):
                 open_libmvec()
-            missing = [n for n in names if n not in held and not _known_support(tool, n)]
+            known = _known(tool)
+            missing = [n for n in names if n not in held and not _known_support(tool, n, known)]
             if missing:
                 jobs = [_support_job(tool, name) for name in missing]
                 keys = {j.name: j.key for j in jobs}
@@ -189,12 +190,12 @@ def _support_job(tool: Toolchain, name: str) -> Job:
     return Job(tool, name, mathlib.source(name), flags, ("-lm",))
 
 
-def _known_support(tool: Toolchain, name: str) -> bool:
+def _known_support(tool: Toolchain, name: str, known: dict[str, tuple[str, str]]) -> bool:
     """Whether a library is there that an earlier process of this package noted."""
-    known = _known(tool).get(name)
-    found = known and stored_library(*known, os.RTLD_NOW | os.RTLD_GLOBAL)
-    if known and found:
-        _hold(tool, name, known[0], found[0])
+    noted = known.get(name)
+    found = noted and stored_library(*noted, os.RTLD_NOW | os.RTLD_GLOBAL)
+    if noted and found:
+        _hold(tool, name, noted[0], found[0])
     return bool(found)
 
 

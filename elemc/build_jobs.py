@@ -145,7 +145,7 @@ def obtain_all(jobs: Sequence[Job], meanwhile: Callable[[], None]) -> None:
     with contextlib.suppress(RuntimeError):  # no more threads: loading compiles one by one
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(len(jobs)) as pool:
+        with ThreadPoolExecutor(min(len(jobs), 1 + cpus())) as pool:  # each is a compiler
             for job in jobs:
                 pool.submit(obtain, job)
             meanwhile()

@@ -1,8 +1,8 @@
 """The math library: what it has, and its C.
 
-Five shared objects per machine, of which a kernel has those loaded that it calls: functions of
-doubles, those of floats, special and complex ones, those of blocks, and of blocks of integers,
-which take four times as long to compile.  For every function f they export
+Shared objects, of which a machine compiles those that its kernels call: one for each function of
+doubles or of floats, and one each for special functions, complex ones, blocks, and blocks of
+integers, which take four times as long to compile.  For every function f they export
 `double elemc_f(double...)` and `float elemc_ff(float...)`; for those in `SIMD`, where glibc's
 libmvec is used, also the variants that vectorized loops call (`variants`); with AVX-512 or AVX2
 some of them are computed here instead (`WIDE`), faster and closer than libmvec does; and for those
@@ -55,7 +55,7 @@ COMPLEX: frozenset[str] = frozenset(_COMPLEX_LIBM + _COMPLEX_OWN)
 """Base names of the complex functions: `exp` is `elemc_cexp` and `elemc_cexpf`."""
 
 
-DOUBLE, FLOAT, SPECIAL = "elemc_math", "elemc_mathf", "elemc_special"
+SPECIALS, COMPLEXES = "elemc_special", "elemc_complex"
 BLOCK, INTEGERS = "elemc_blocks", "elemc_integers"
 
 WHOLE = ("floor_divide", "remainder")  # of 64-bit integers
@@ -69,21 +69,35 @@ _OF_INTEGERS = {
     **{f"elemc_{name}": f"{_ENDS}, int64_t y" for name in WHOLE},
     **{f"elemc_{name}_by": f"{_ENDS}, const void *y" for name in WHOLE},
 }
+_OF_TYPES: dict[str, tuple[str, str]] = {
+    f"elemc_{name}{end}": (name, ctype) for name, way in _WAYS.items() if way != "special"
+    for end, ctype in (("", "double"), ("f", "float"))}
+"""Functions that have a library each: their name, without prefix and suffix, and type."""
+
 _EACH: dict[str, str] = {
-    f"elemc_{name}{end}_each": library for name in sorted(SIMD) if FUNCTIONS[name] == 1
-    for end, library in (("", DOUBLE), ("f", FLOAT))}
+    f"{function}_each": function for function, (name, _) in _OF_TYPES.items()
+    if name in SIMD and FUNCTIONS[name] == 1}
 BLOCKS: dict[str, str] = {
     **_OF_FLOATS, **_OF_INTEGERS, **dict.fromkeys(_EACH, "void *to, const void *x, int64_t n")}
 """Functions of n numbers, and their arguments."""
 
+_SPECIAL = {name: count for name, count in FUNCTIONS.items() if _WAYS[name] == "special"}
+
 LIBRARIES: dict[str, str] = {
     **dict.fromkeys(_OF_FLOATS, BLOCK), **dict.fromkeys(_OF_INTEGERS, INTEGERS),
-    **_EACH,
-    **{f"elemc_c{name}{end}": SPECIAL for name in COMPLEX for end in ("", "f")},
-    **{f"elemc_{name}{end}": SPECIAL if _WAYS[name] == "special" else library
-       for name in FUNCTIONS for end, library in (("", DOUBLE), ("f", FLOAT))},
+    **_EACH, **dict(zip(_OF_TYPES, _OF_TYPES)),
+    **{f"elemc_{name}{end}": SPECIALS for name in _SPECIAL for end in ("", "f")},
+    **{f"elemc_c{name}{end}": COMPLEXES for name in COMPLEX for end in ("", "f")},
 }
 """C function -> name of the library that has it."""
+
+# Of the others, their templates and what these are told.
+_TEMPLATES: dict[str, tuple[str, dict[str, object]]] = {
+    SPECIALS: ("mathlib_special.c.j2", {"functions": _SPECIAL}),
+    COMPLEXES: ("mathlib_complex.c.j2", {"complexes": _COMPLEX_LIBM}),
+    BLOCK: ("mathlib_blocks.c.j2", {}),
+    INTEGERS: ("mathlib_integers.c.j2", {"whole": WHOLE}),
+}
 
 
 @cache
@@ -93,16 +107,16 @@ def source(library: str) -> str:
     It is compiled with `-DELEMC_LIBMVEC=2` where glibc's libmvec is there, with 1 where that is
     older than glibc 2.35, else with 0.
     """
-    special = {n: count for n, count in FUNCTIONS.items() if _WAYS[n] == "special"}
-    if library == SPECIAL:
-        template = environment().get_template("mathlib_special.c.j2")
-        return template.render(functions=special, complexes=_COMPLEX_LIBM)
-    if library == BLOCK:
-        return environment().get_template("mathlib_blocks.c.j2").render()
-    if library == INTEGERS:
-        return environment().get_template("mathlib_integers.c.j2").render(whole=WHOLE)
-    template = environment().get_template("mathlib.c.j2")
-    return template.render(
-        type="double" if library == DOUBLE else "float", ways=_WAYS, oldest=_OLDEST, wide=WIDE,
-        often=_OFTEN, halved=_HALVED,
-        functions={n: count for n, count in FUNCTIONS.items() if n not in special})
+    if library in _OF_TYPES:
+        name, ctype = _OF_TYPES[library]
+        return source_of(ctype, name)
+    template, context = _TEMPLATES[library]
+    return environment().get_template(template).render(context)
+
+
+def source_of(ctype: str, *names: str) -> str:
+    """The C of functions of one type, double or float, none of them special."""
+    functions = {n: count for n, count in FUNCTIONS.items() if n not in _SPECIAL}
+    return environment().get_template("mathlib.c.j2").render(
+        type=ctype, ways=_WAYS, oldest=_OLDEST, wide=WIDE, often=_OFTEN, halved=_HALVED,
+        functions=functions, exported={n: functions[n] for n in names})

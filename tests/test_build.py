@@ -69,7 +69,7 @@ mathlib.source = lambda library: {MATH!r}
 build_jobs.obtain_all = lambda jobs, meanwhile: None
 def check(number=1):
     text = {KERNEL!r}.replace("NUMBER", str(number))
-    kernel = build.load_kernel(text, "test_kernel", libraries=("elemc_math",))
+    kernel = build.load_kernel(text, "test_kernel", libraries=("elemc_exp",))
     x, z = np.arange(1001.0), np.zeros(1001)
     p = build._ffi.new("char *[2]", [build._ffi.cast("char *", a.ctypes.data) for a in (x, z)])
     null = build._ffi.NULL
@@ -84,7 +84,7 @@ def source(number=1):
 
 
 def load(text):
-    return build.load_kernel(text, "test_kernel", libraries=("elemc_math",))
+    return build.load_kernel(text, "test_kernel", libraries=("elemc_exp",))
 
 
 def evaluate(kernel):
@@ -269,7 +269,7 @@ def test_cold_then_warm(monkeypatch, root):
     assert warm.cached and warm.path == cold.path
     np.testing.assert_array_equal(evaluate(warm), expected)
     np.testing.assert_array_equal(expected, 3 * np.arange(1001.0) + 1)
-    assert {entry.name for entry in cache.entries()} == {"test_kernel", "elemc_math", "elemc_runtime"}
+    assert {entry.name for entry in cache.entries()} == {"test_kernel", "elemc_exp", "elemc_runtime"}
 
 
 @pytest.mark.skipif(not has_headers(), reason="there is no Python.h")
@@ -279,10 +279,11 @@ def test_own_libraries_are_compiled_at_once(monkeypatch, tmp_path):
         echo begin >> {log}; sleep 0.5; $real "$@"; echo end >> {log}; exit 0;; esac""")
     monkeypatch.setenv("ELEMC_CC", slow)
     monkeypatch.setattr(build_jobs, "obtain_all", OBTAIN_ALL)
-    build._support(build.toolchain(), mathlib.DOUBLE)
+    monkeypatch.setattr(build_jobs, "cpus", lambda: 2)
+    build._support(build.toolchain(), "elemc_exp")
     assert log.read_text().split() == ["begin"] * 3 + ["end"] * 3
     assert {entry.name for entry in cache.entries()} == {
-        "elemc_math", "elemc_runtime", "elemc_callable"}
+        "elemc_exp", "elemc_runtime", "elemc_callable"}
 
 
 def test_a_kernel_is_compiled_beside_the_library_that_it_calls(monkeypatch, tmp_path):
@@ -303,7 +304,7 @@ def test_a_kernel_that_fails_beside_its_library_says_so_and_leaves_the_library(m
     monkeypatch.setattr(build_jobs, "obtain_all", OBTAIN_ALL)
     with pytest.raises(CompileError, match="failed on test_kernel"):
         load(source("wrong"))
-    assert "elemc_math" in {entry.name for entry in cache.entries()}
+    assert "elemc_exp" in {entry.name for entry in cache.entries()}
     np.testing.assert_array_equal(evaluate(load(source())), 3 * np.arange(1001.0) + 1)
 
 
@@ -314,7 +315,7 @@ def test_the_math_library_waits_for_a_kernel_that_calls_it(monkeypatch):
     np.testing.assert_array_equal(evaluate(kernel), 3 * np.arange(1001.0) + 1)
     assert {entry.name for entry in cache.entries()} == {"test_kernel", "elemc_runtime"}
     np.testing.assert_array_equal(evaluate(load(source())), 3 * np.arange(1001.0) + 1)
-    assert "elemc_math" in {entry.name for entry in cache.entries()}
+    assert "elemc_exp" in {entry.name for entry in cache.entries()}
 
 
 @pytest.mark.parametrize("missing, answer", [
@@ -382,7 +383,7 @@ def test_eight_processes_start_cold_at_once(root):
     for process in processes:
         finish(process)
     names = sorted(entry.name for entry in cache.entries())
-    assert names == ["elemc_math", "elemc_runtime", *["test_kernel"] * 2]
+    assert names == ["elemc_exp", "elemc_runtime", *["test_kernel"] * 2]
     assert not list(root.glob("elemc-tmp-*"))
 
 
@@ -422,7 +423,7 @@ def test_a_damaged_library_never_answers(root):
 
 def test_library_that_does_not_load_is_rebuilt(monkeypatch):
     tool = toolchain.find_toolchain()
-    needs = build._support(tool, mathlib.DOUBLE)
+    needs = build._support(tool, "elemc_exp")
     flags = build.kernel_flags(tool, (), ())
     key = build_jobs.Job(tool, "test_kernel", source(), flags, tool.links, needs).key
 
@@ -513,7 +514,7 @@ def test_failed_compile_shows_command_words_and_source():
     assert "test_kernel" in text and "not_declared" in text and "-O3" in text
     assert kept.read_text() == wrong
     assert str(kept) in text.partition("command: ")[2].partition("\n")[0].split()
-    assert {entry.name for entry in cache.entries()} == {"elemc_math", "elemc_runtime"}
+    assert {entry.name for entry in cache.entries()} == {"elemc_exp", "elemc_runtime"}
 
 
 def test_a_compiler_that_crashes_compiles_without_vectors(monkeypatch):
@@ -538,7 +539,7 @@ def test_name_that_nobody_defines_is_found_when_loading():
 
 def test_missing_entry():
     with pytest.raises(CompileError, match="no entry"):
-        build.load_kernel(source(), "another_kernel", libraries=("elemc_math",))
+        build.load_kernel(source(), "another_kernel", libraries=("elemc_exp",))
 
 
 def test_compiler_that_vanishes(monkeypatch, tmp_path):
