@@ -83,8 +83,7 @@ def environment() -> Environment:
 
 
 def load_templates() -> None:
-    """Load all that kernels are laid out by, which Jinja takes long to compile the first time."""
+    """Load all that C is laid out by, which Jinja takes long to compile the first time."""
     env = environment()
     for name in env.list_templates():
-        if not name.startswith("mathlib"):
-            env.get_template(name)
+        env.get_template(name)
