@@ -85,7 +85,7 @@ _SPECIAL = {name: count for name, count in FUNCTIONS.items() if _WAYS[name] == "
 
 LIBRARIES: dict[str, str] = {
     **dict.fromkeys(_OF_FLOATS, BLOCK), **dict.fromkeys(_OF_INTEGERS, INTEGERS),
-    **_EACH, **dict(zip(_OF_TYPES, _OF_TYPES)),
+    **_EACH, **{function: function for function in _OF_TYPES},
     **{f"elemc_{name}{end}": SPECIALS for name in _SPECIAL for end in ("", "f")},
     **{f"elemc_c{name}{end}": COMPLEXES for name in COMPLEX for end in ("", "f")},
 }
