@@ -5,6 +5,8 @@ import pytest
 
 import elemc as ec
 
+from .helpers import compile_together
+
 RNG = np.random.default_rng(0)
 FUNCTIONS = {
     "read": lambda a: a, "negative": lambda a: -a, "computed": lambda a: a * 3 + 1,
@@ -29,17 +31,17 @@ def tables(rows, columns, dtype):
 @pytest.mark.parametrize("place", [np.argmax, np.argmin])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_first_of_all(name, place, dtype):
+    shapes = (2, 40), (5, 300), (8, 70), (9, 33), (16, 64), (17, 65), (40, 1024), (3, 1025)
     for axis in (0, 1):
         def fold(a):
             return place(FUNCTIONS[name](a), axis=axis)  # noqa: B023
 
         f = ec.compile(fold)
-        for few, many in ((2, 40), (5, 300), (8, 70), (9, 33), (16, 64), (17, 65), (40, 1024), (3, 1025)):
-            for a in tables(*((many, few) if axis == 0 else (few, many)), dtype):
-                np.testing.assert_array_equal(f(a), fold(a))
-            for a in tables(*((few, many) if axis == 0 else (many, few)), dtype):
-                np.testing.assert_array_equal(f(a), fold(a))
-                np.testing.assert_array_equal(f(a[::-1, ::-1]), fold(a[::-1, ::-1]))
+        every = [a for shape in shapes for turned in (1, -1) for a in tables(*shape[::turned], dtype)]
+        every += [a[::-1, ::-1] for a in every]
+        compile_together((f, [a]) for a in {(a.shape, a.strides): a for a in every}.values())
+        for a in every:
+            np.testing.assert_array_equal(f(a), fold(a))
 
 
 @pytest.mark.parametrize("loose", ["contract", "reassociate"])
