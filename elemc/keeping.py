@@ -39,7 +39,7 @@ FAR_OPERANDS = 3  # take longer to come from memory again than what they make, t
 WAITED = 8  # as long as the quotient of two doubles, or a root of floats, takes
 
 
-def still_needed(wanted: Sequence[Value], value: Value) -> list[Value]:
+def still_needed(wanted: Sequence[Value], value: Value) -> tuple[Value, ...]:
     """What `wanted` values are computed from, other than folds and what `value` is made of."""
     return walk(wanted, lambda v: is_fold(v) or v is value)
 
@@ -202,7 +202,7 @@ class Keeping(Folding):
         near = [r for s in self.near for r in s.roots]
         ended = {r.of for r in segment.roots}  # what can be computed where one ends has a buffer
 
-        def needed_beside(value: Value) -> list[Value]:
+        def needed_beside(value: Value) -> tuple[Value, ...]:
             """What else is needed when a value that is yet to wait is computed, or after that.
 
             What the same loop loads, it loads before it writes.

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -324,8 +325,15 @@ def is_fold(value: Value) -> bool:
     return isinstance(value, Fold)
 
 
-def walk(values: Iterable[Value], leaf: Callable[[Value], bool] = lambda v: False) -> list[Value]:
+def walk(values: Iterable[Value],
+         leaf: Callable[[Value], bool] | None = None) -> tuple[Value, ...]:
     """All values below `values`, arguments first, not looking inside leaves; works at any depth."""
+    if leaf is None or leaf is is_fold:
+        return _walked_before(tuple(values), leaf)
+    return _walked(values, leaf)
+
+
+def _walked(values: Iterable[Value], leaf: Callable[[Value], bool] | None) -> tuple[Value, ...]:
     done: dict[Value, None] = {}
     stack: list[Any] = [*values][::-1]  # and None above what waits for its arguments
     while stack:
@@ -334,11 +342,15 @@ def walk(values: Iterable[Value], leaf: Callable[[Value], bool] = lambda v: Fals
             value = stack.pop()
         elif value in done:
             continue
-        elif args := () if leaf(value) else value.args:
+        elif args := () if leaf and leaf(value) else value.args:
             stack += (value, None, *reversed(args))
             continue
         done[value] = None
-    return list(done)
+    return tuple(done)
+
+
+# a kernel's values are looked at some three hundred times, most of them alike
+_walked_before = lru_cache(256)(_walked)
 
 
 def roots_of(stores: Iterable[Store]) -> list[Value]:
