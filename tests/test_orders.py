@@ -11,6 +11,8 @@ import pytest
 import elemc as ec
 from elemc import accesses
 
+from .helpers import compile_together
+
 FUNCTIONS = [
     lambda x: np.exp(-x * x),
     lambda x: np.sin(x) ** 2 + 1,
@@ -152,14 +154,15 @@ def test_folds_of_slices_that_lie_across_go_by_rows(shape):
     functions = (lambda x, y: np.sum(x * y, axis=0), lambda x, y: np.max(x - y, axis=0),
                  lambda x, y: softmax(x, y, 0), lambda x, y: standard(x, y, 0),
                  lambda x, y: (np.argmax(x + y, axis=0), np.max(x + y), np.any(x > y, axis=0)))
-    for function in functions:
-        f = ec.compile(function)
+    compiled = [ec.compile(function) for function in functions]
+    compile_together((f, (x, other)) for f in compiled for other in (across, y))
+    for f, function in zip(compiled, functions, strict=True):
         want, got = function(x, y), f(x, across)
         several = isinstance(want, tuple)
         for w, g, p in zip(*((v if several else (v,)) for v in (want, got, f(x, y))), strict=True):
             np.testing.assert_allclose(g, w, rtol=1e-10, atol=1e-12)
             np.testing.assert_array_equal(g, p)
-    f = ec.compile(functions[0])
+    f = compiled[0]
     assert ("*const sum0 = " in f.dump(x, across)) == (shape[0] >= 128 or shape[1] > 32)
     before = ec.get_num_threads()
     try:
@@ -233,9 +236,14 @@ def test_folds_of_slices_go_by_rows_within_what_is_kept(name):
     """In chunks, if they are more than 64 rows; any layout and number of threads give the same."""
     f, plain = ec.compile(WITHIN[name]), ec.compile(WITHIN[name])
     before = ec.get_num_threads()
-    for shape in ((3, 17, 40, 20), (2, 70, 35, 9), (4, 9, 3, 33), (3, 64, 5, 8), (5, 40, 9, 257), (2, 5, 33, 9)):
+    shapes = (3, 17, 40, 20), (2, 70, 35, 9), (4, 9, 3, 33), (3, 64, 5, 8), (5, 40, 9, 257), (2, 5, 33, 9)
+    every = []
+    for shape in shapes:
         x, y = np.random.default_rng(len(name)).standard_normal((2, *shape[:-1], shape[-1] + 2))[..., :-2]
-        across = np.ascontiguousarray(y.swapaxes(2, 3)).swapaxes(2, 3)
+        every.append((shape, x, y, np.ascontiguousarray(y.swapaxes(2, 3)).swapaxes(2, 3)))
+    compile_together(call for _, x, y, across in every for call in (
+        (f, (x, y)), (f, (x, across)), (plain, (x.copy(), y.copy()))))
+    for shape, x, y, across in every:
         want = WITHIN[name](x, y)
         try:
             for threads in (1, 2):
@@ -328,11 +336,13 @@ def test_a_few_rows_have_kernels_of_their_own_whatever_came_before():
     lambda x: x[::-1][2:] + 1, lambda x: x[1::2] + 1, lambda x: (x[1:] > x[:-1]).argmax()])
 def test_slices_of_whole_rows(f):
     rng = np.random.default_rng(0)
-    for shape in ((20, 7, 5), (11, 6, 1), (10, 3, 40)):
-        x = rng.integers(-9, 9, shape).astype("f8")
-        compiled = ec.compile(f)
-        for y in (x, np.asfortranarray(x), x[:, :, ::-1], x.transpose(1, 0, 2).copy().transpose(1, 0, 2)):
-            np.testing.assert_array_equal(compiled(y), f(y))
+    compiled = ec.compile(f)
+    every = [y for shape in ((20, 7, 5), (11, 6, 1), (10, 3, 40))
+             for x in [rng.integers(-9, 9, shape).astype("f8")]
+             for y in (x, np.asfortranarray(x), x[:, :, ::-1], x.transpose(1, 0, 2).copy().transpose(1, 0, 2))]
+    compile_together((compiled, [y]) for y in every)
+    for y in every:
+        np.testing.assert_array_equal(compiled(y), f(y))
 
 
 def test_slices_of_whole_rows_are_one_axis():
@@ -360,7 +370,9 @@ def test_functions_of_strips_that_fill_no_vector_go_along_a_long_axis(dtype, wid
     f, rng = ec.compile(function), np.random.default_rng(0)
     for rows in (7, 63):
         x = rng.standard_normal((50, rows, width)).astype(dtype)
-        for of in (x, x[:, :, ::-1], x[:, ::-1], np.asfortranarray(x)):
+        every = x, x[:, :, ::-1], x[:, ::-1], np.asfortranarray(x)
+        compile_together((f, [of]) for of in (*every, x[3:4]))
+        for of in every:
             np.testing.assert_allclose(f(of), function(of), rtol=1e-5 if dtype == "float32" else 1e-13,
                                        atol=1e-5 if dtype == "float32" else 1e-13)
         np.testing.assert_array_equal(f(x)[3:4], f(x[3:4]))
@@ -390,10 +402,12 @@ def test_several_rows_of_a_table_go_at_once_where_functions_would_leave_vectors_
 
     tolerance = {"rtol": 1e-5, "atol": 1e-6} if dtype == "float32" else {"rtol": 1e-12, "atol": 1e-14}
     side_by_side = re.compile(r"sum0_rows\[PACK|sum0\[l\] \+ \w+_rows")
+    tables = [np.random.default_rng(0).standard_normal((rows, columns)).astype(dtype)
+              for rows in (16, 100, 1024, 3001)]
     for function in (softmax, lambda x: np.sum(np.sin(x) * x, axis=0), lambda x: np.mean(np.tanh(x), axis=0)):
         f = ec.compile(function)
-        for rows in (16, 100, 1024, 3001):
-            x = np.random.default_rng(0).standard_normal((rows, columns)).astype(dtype)
+        compile_together((f, [of]) for x in tables for of in (x, x[:, ::-1], np.asfortranarray(x)))
+        for x in tables:
             assert bool(side_by_side.search(f.dump(x))) == packed
             for of in (x, x[:, ::-1], np.asfortranarray(x)):
                 np.testing.assert_allclose(f(of), function(of), **tolerance)
@@ -412,11 +426,13 @@ def test_functions_of_rows_that_go_at_once_change_no_order(dtype, rows, columns)
         return t - np.mean(t, axis=0)
 
     tolerance = {"rtol": 1e-4, "atol": 1e-4} if dtype == "float32" else {"rtol": 1e-11, "atol": 1e-11}
-    for function in (centred, lambda x: np.sum(np.sin(x), axis=0, where=np.abs(x) > 1),
-                     lambda x: (np.sum(np.sin(x) + index, axis=0), np.sum(index, axis=0)),
-                     lambda x: np.sum(np.sin(x) * np.arange(rows)[:, None], axis=0),
-                     lambda x: (np.max(np.sin(np.abs(x)), axis=0), np.prod(1 + np.sin(x) / 1e3, axis=0))):
-        f = ec.compile(function)
+    functions = (centred, lambda x: np.sum(np.sin(x), axis=0, where=np.abs(x) > 1),
+                 lambda x: (np.sum(np.sin(x) + index, axis=0), np.sum(index, axis=0)),
+                 lambda x: np.sum(np.sin(x) * np.arange(rows)[:, None], axis=0),
+                 lambda x: (np.max(np.sin(np.abs(x)), axis=0), np.prod(1 + np.sin(x) / 1e3, axis=0)))
+    compiled = [ec.compile(function) for function in functions]
+    compile_together((f, [x]) for f in compiled)
+    for f, function in zip(compiled, functions, strict=True):
         whole, want = f(x), function(x)
         several = isinstance(want, tuple)
         for got, right in zip(whole if several else (whole,), want if several else (want,), strict=True):
@@ -463,12 +479,14 @@ def test_sums_of_folds_of_a_few_elements_are_lanes(few, length, dtype):
         return np.mean(np.var(x, axis=1) * np.max(x, axis=1), axis=-1)
 
     x = np.random.default_rng(length).standard_normal((3, few, length)).astype(dtype)
-    for given in (x, x.swapaxes(1, 2).copy().swapaxes(1, 2)):
-        for f in (norms, spreads):
-            compiled = ec.compile(f)
+    laid = x, x.swapaxes(1, 2).copy().swapaxes(1, 2)
+    compiled = {f: ec.compile(f) for f in (norms, spreads)}
+    compile_together((made, [given]) for made in compiled.values() for given in laid)
+    for given in laid:
+        for f, made in compiled.items():
             rtol = 1e-4 if dtype == "float32" else 1e-11
-            np.testing.assert_allclose(compiled(given), f(given.astype(float)), rtol=rtol)
-            assert length < 16 or "in lanes" in compiled.dump(given)
+            np.testing.assert_allclose(made(given), f(given.astype(float)), rtol=rtol)
+            assert length < 16 or "in lanes" in made.dump(given)
 
 
 @pytest.mark.parametrize("name", ["sum", "max", "prod"])
