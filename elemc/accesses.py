@@ -46,9 +46,9 @@ def records(spec: Specialized, order: Sequence[str]) -> list[tuple[Load, tuple[s
     *outer, row = order or [""]
     found = []
     for load in walk(roots_of(spec.stores)):
-        if isinstance(load, Load) and row in load.axes:
-            memory = memory_order(load.access, spec.operands[load.operand])
-            record = memory[memory.index(row) + 1:]
+        if isinstance(load, Load):
+            memory = memory_order(load.access, spec.operands[load.operand])  # guards have more axes
+            record = memory[memory.index(row) + 1:] if row in memory else ()
             if record and {*record} <= {*outer}:
                 found.append((load, record))
     return found

@@ -301,9 +301,8 @@ class Keeping(Folding):
 
     def lies_across(self, values: Sequence[Value], row: str, *few: str) -> bool:
         """Whether lines of what is loaded along a row lie along other axes, but for a few."""
-        return any(isinstance(v, Load) and row in v.axes
-                   and memory_order(v.access, self.spec.operands[v.operand])[-1] not in (row, *few)
-                   for v in values)
+        return any(line not in (row, *few) for v in values if isinstance(v, Load) and row in v.axes
+                   for line in memory_order(v.access, self.spec.operands[v.operand])[-1:])
 
     def lies_apart(self, values: Sequence[Value], row: str) -> bool:
         """Whether doubles loaded along a row, long but held by the first cache, have several steps.

@@ -295,8 +295,8 @@ def _lines_of_meeting(fold: Fold, spec: Specialized) -> list[str]:
 
     Not lines of stores that lie across those of operands.
     """
-    own = [(v, memory_order(v.access, spec.operands[v.operand])[-1])
-           for v in walk(fold.args, is_fold) if isinstance(v, Load) and v.axes]
+    own = [(v, line) for v in walk(fold.args, is_fold) if isinstance(v, Load)
+           for line in memory_order(v.access, spec.operands[v.operand])[-1:]]
     lines = [a for s in spec.stores if fold in folds_below(roots_of([s]))
              for a in memory_order(s.access, spec.operands[s.operand])[-1:]
              if all(a == line or a not in v.axes for v, line in own)]

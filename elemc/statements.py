@@ -38,11 +38,12 @@ from .nest_leaves import Element, Named
 from .row_ends import lanes_in_vector, turns
 from .row_loops import RowLoops
 from .specialize import LINE_BYTES
-from .values import BLOCK, SHORT, VECTOR, Load, Op, walk
+from .values import BLOCK, SHORT, VECTOR, At, Load, Op, walk
 
 UNITS = {BLOCK: "BLOCK", ROWS: "ROWS"}
-# Lengths of rows that gcc would unroll, and find no vectors in.
+# Lengths of rows in which gcc 12, once it unrolled them, finds no vectors; of guards, wrong ones.
 ROLLED = {str(n) for n in range(5, SHORT + 1)}
+UNEVEN = {str(n) for n in range(3, SHORT) if n & (n - 1)}
 
 
 class Statements(RowLoops):
@@ -60,18 +61,20 @@ class Statements(RowLoops):
 
         Unrolled, most lengths give it none, and so do the 16 elements of a longer one that are left
         when its end has vectors of its own; but 8 do, unless a strip calls functions.  The loop
-        over 8 neighbours gives a better one, if no other goes over the same row, and if they fill
-        a register, or half without calls.  Where several folds of a row wait for each other, gcc
-        makes vectors of several rows, once all is unrolled.
+        over 8 neighbours gives a better one, if no other goes over the same row, and if they fill a
+        register, or half without calls.  Of several folds of a row that wait for each other, gcc
+        makes vectors of several rows, once all is unrolled; of what has guards, wrong ones.
         """
         length = self.known(item.axis)
         values = walk(v for s in item.body for v in values_of(s))
+        if length in UNEVEN and any(isinstance(v, (At, Load)) and v.guard for v in values):
+            return True
         if self.vectors_of_rows(item.axis, length) and not calls(values):
             return False
         if length and int(length) > SHORT and calls(values):  # the end of the row is not its own
             length = str(int(length) - int(length) % lanes_in_vector(values))
-        filled = item.independent and any(isinstance(s, Assign) for s in item.body) and not any(
-            isinstance(v, Op) and v.op.name in CHOICES for v in values)
+        chooses = any(isinstance(v, Op) and v.op.name in CHOICES for v in values)
+        filled = item.independent and any(isinstance(s, Assign) for s in item.body) and not chooses
         filled |= any(isinstance(v, Element) for v in values)  # a buffer, of one row at a time
         if length != "8" or calls(values) and (item.kind == "lane" or filled):
             return length in ROLLED

@@ -272,6 +272,6 @@ def _lies_across(root: Root, spec: Specialized) -> bool:
     *slices, row = root.kept or ("",)
     strips = root.merges and root.order[:len(root.kept)] == (*slices, f"{row}/")
     return strips and any(
-        row in v.axes and not root.over.isdisjoint(v.axes)
-        and memory_order(v.access, spec.operands[v.operand])[-1] in slices
-        for v in loads_of(root.fold, spec))
+        line in slices for v in loads_of(root.fold, spec)
+        if row in v.axes and not root.over.isdisjoint(v.axes)
+        for line in memory_order(v.access, spec.operands[v.operand])[-1:])

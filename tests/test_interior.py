@@ -5,7 +5,7 @@ import pytest
 
 import elemc as ec
 
-from .helpers import assert_same_bits
+from .helpers import assert_same_bits, compile_together
 
 RNG = np.random.default_rng(50)
 FUNCTIONS = {
@@ -118,3 +118,46 @@ def test_ends_of_vectors():
         want[1:] += 2 * np.diff(u)
         want[:-1] -= 2 * np.diff(u)
         np.testing.assert_allclose(f(u), want, rtol=1e-12, atol=1e-12)
+
+
+def products(one, other):
+    """Functions whose gradients in `w` have elements of `x` and `w` at these places, and zeros."""
+    return (lambda w, x: np.sum(w[one] * x[one]), lambda w, x: np.sum(w[one] * x[other]),
+            lambda w, x: np.sum(w[one] * w[other]))
+
+
+@pytest.mark.optimized
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2"])
+@pytest.mark.parametrize("row", [(2,), (3,), (4,), (5,), (7,), (8,), (12,), (2, 3), (3, 1), (7, 3), (3, 4)], ids=str)
+def test_rows_of_a_few_elements(row, dtype):
+    """Of loops over 3, 5, ... elements that a guard holds for, or not, gcc 12 makes wrong vectors."""
+    w, x = RNG.integers(1, 9, (2, 300, *row)).astype(dtype)
+    cases = []
+    for axis in range(w.ndim - 1):
+        after, before = ((slice(None),) * axis + (part,) for part in (slice(1, None), slice(None, -1)))
+        wants = [np.zeros_like(w) for _ in range(3)]
+        wants[0][after], wants[1][after] = x[after], x[before]
+        wants[2][after] += w[before]
+        wants[2][before] += w[after]
+        cases += zip([ec.grad(f) for f in products(after, before)], wants, strict=True)
+    compile_together((f, (w, x)) for f, _ in cases)
+    for f, want in cases:
+        np.testing.assert_array_equal(f(w, x), want)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("along", [0, 1, (0, 1)])
+def test_of_what_has_no_strides(name, along):
+    """A guard has axes that what it guards has not."""
+    u = RNG.uniform(-1, 1, (4, 70))
+    u = np.broadcast_to(np.max(u, axis=along, keepdims=True), u.shape)
+    for f in (FUNCTIONS[name], lambda u: FUNCTIONS[name](u - np.mean(u, axis=0))):
+        gradient = ec.grad(ec.compile(f))
+        np.testing.assert_allclose(gradient(u), gradient(u.copy()), rtol=1e-12, atol=1e-13)
+
+
+def test_several_operands_without_strides():
+    x, w = np.broadcast_to(RNG.normal(size=(1, 5)), (4, 5)), np.broadcast_to(2.0, (4, 5))
+    for wrt in (0, 1):
+        f = ec.grad(lambda x, w: np.sum((x - np.mean(x, axis=0))[:, 1:] * w[:, :-1]), wrt=wrt)
+        np.testing.assert_allclose(f(x, w), f(x.copy(), w.copy()), atol=1e-14)
