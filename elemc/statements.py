@@ -60,14 +60,14 @@ class Statements(RowLoops):
         """Whether a loop over a short row has to stay one, until gcc makes vectors of it.
 
         Unrolled, most lengths give it none, and so do the 16 elements of a longer one that are left
-        when its end has vectors of its own; but 8 do, unless a strip calls functions.  The loop
-        over 8 neighbours gives a better one, if no other goes over the same row, and if they fill a
-        register, or half without calls.  Of several folds of a row that wait for each other, gcc
-        makes vectors of several rows, once all is unrolled; of what has guards, wrong ones.
+        when its end has vectors of its own; but 8 do, unless a strip calls functions.  A loop over
+        8 neighbours gives better ones, if it is the row's only one and fills a register, or half
+        without calls.  Folds that wait for each other have vectors of several rows, guards wrong.
         """
         length = self.known(item.axis)
         values = walk(v for s in item.body for v in values_of(s))
-        if length in UNEVEN and any(isinstance(v, (At, Load)) and v.guard for v in values):
+        guards = {v.guard for v in values if isinstance(v, (At, Load)) and v.guard}
+        if guards and (length in UNEVEN or length == "4" and len(guards) > 1):
             return True
         if self.vectors_of_rows(item.axis, length) and not calls(values):
             return False
