@@ -109,12 +109,12 @@ def source(library: str) -> str:
     """
     if library in _OF_TYPES:
         name, ctype = _OF_TYPES[library]
-        return source_of(ctype, name)
+        return functions_source(ctype, name)
     template, context = _TEMPLATES[library]
     return environment().get_template(template).render(context)
 
 
-def source_of(ctype: str, *names: str) -> str:
+def functions_source(ctype: str, *names: str) -> str:
     """The C of functions of one type, double or float, none of them special."""
     functions = {n: count for n, count in FUNCTIONS.items() if n not in _SPECIAL}
     return environment().get_template("mathlib.c.j2").render(

@@ -277,7 +277,7 @@ def test_of_older_processors(dtype, flags):
     """What is computed here is computed otherwise with AVX2, and by libmvec without that."""
     if not build.toolchain().simd:
         pytest.skip("there is no libmvec")
-    source = mathlib.source_of(C_TYPES[dtype], *mathlib.WIDE)
+    source = mathlib.functions_source(C_TYPES[dtype], *mathlib.WIDE)
     flags = (f"-DELEMC_LIBMVEC={variants.open_libmvec()}", *flags)
     library = ctypes.CDLL(str(build.compile_shared(source, "older_math", flags, ("-lm",))))
     for name in mathlib.WIDE:

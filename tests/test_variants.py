@@ -84,7 +84,7 @@ def test_libmvec_of_an_older_glibc(monkeypatch, tmp_path):
     if not build.toolchain().simd:
         pytest.skip("there is no libmvec")
     monkeypatch.setattr(variants, "LATER", "_ZGVbN2v_elemc_nothing")
-    source = mathlib.source_of("double", "tan", "sin", "asinh", "cbrt")
+    source = mathlib.functions_source("double", "tan", "sin", "asinh", "cbrt")
     for flags in ((), ("-mno-avx512f",)):
         old = ctypes.CDLL(str(build.compile_shared(source, "old_math", (
             f"-DELEMC_LIBMVEC={variants.open_libmvec()}", *flags), ("-lm",))))
