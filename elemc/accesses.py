@@ -21,21 +21,27 @@ from .values import LINED, ZERO, Access, Fold, Load, Specialized, Store, is_fold
 MANY_ROWS = 32  # at least, for which what they share is repeated: copies take time
 
 
-def order_in_memory(loads: Iterable[Load], operands: Sequence[Operand]) -> list[str]:
+def order_in_memory(loads: Iterable[Load], spec: Specialized) -> list[str]:
     """The axes of `loads`, from the largest stride to the smallest; the first ones decide."""
     found: dict[str, None] = {}
     for load in loads:
-        found.update(dict.fromkeys(memory_order(load.access, operands[load.operand])))
+        found.update(dict.fromkeys(memory_order(load, spec)))
     return list(found)
 
 
-def memory_order(access: Access, operand: Operand) -> tuple[str, ...]:
-    """The axes of an access, from the largest stride to the smallest."""
+def memory_order(of: Load | Store, spec: Specialized) -> tuple[str, ...]:
+    """The axes of what is read or written, from the largest stride to the smallest."""
+    operand = spec.operands[of.operand]
     dims = [*operand.layout.perm, *(d for d in range(operand.ndim) if d not in operand.layout.perm)]
     found: dict[str, None] = {}
     for dim in dims:
-        found.update(dict.fromkeys(axis for axis, _ in access[dim].terms))
+        found.update(dict.fromkeys(axis for axis, _ in of.access[dim].terms))
     return tuple(found)
+
+
+def line_of(of: Load | Store, spec: Specialized) -> tuple[str, ...]:
+    """The axis along which lines of memory are read or written; none of what has no axes."""
+    return memory_order(of, spec)[-1:]
 
 
 def records(spec: Specialized, order: Sequence[str]) -> list[tuple[Load, tuple[str, ...]]]:
@@ -47,7 +53,7 @@ def records(spec: Specialized, order: Sequence[str]) -> list[tuple[Load, tuple[s
     found = []
     for load in walk(roots_of(spec.stores)):
         if isinstance(load, Load):
-            memory = memory_order(load.access, spec.operands[load.operand])  # guards have more axes
+            memory = memory_order(load, spec)  # guards have more axes
             record = memory[memory.index(row) + 1:] if row in memory else ()
             if record and {*record} <= {*outer}:
                 found.append((load, record))

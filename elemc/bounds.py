@@ -11,6 +11,7 @@ import numpy as np
 from . import quotients
 from .accesses import (
     MANY_ROWS,
+    line_of,
     memory_order,
     most_abreast,
     most_repeated,
@@ -107,7 +108,7 @@ class _Marks:
         self.folded = {a for v in self.folds for a in v.over}
         stores = [(s.operand, s.access) for s in spec.stores]
         self.accesses = stores + [(v.operand, v.access) for v in values if isinstance(v, Load)]
-        self.written = {a for k, at in stores for a in memory_order(at, spec.operands[k])[-1:]}
+        self.written = {a for s in spec.stores for a in line_of(s, spec)}
         self.few = _most_unrolled(values, [spec.operands[k].dtype.itemsize
                                            for k, _ in self.accesses])
 
@@ -253,7 +254,7 @@ class _Marks:
         """What short rows share is repeated if there are `MANY_ROWS`, or divided, if more."""
         one = any(quotients.divides(v) and not v.args[1].axes for v in self.values)
         for store in self.spec.stores:
-            order = memory_order(store.access, self.spec.operands[store.operand])
+            order = memory_order(store, self.spec)
             if len(order) < 2:
                 continue
             rows, row = order[-2:]
@@ -267,7 +268,7 @@ class _Marks:
     def of_records(self) -> None:
         """What stores read in records across their lines minds whether these are short."""
         for store in self.spec.stores:
-            order = memory_order(store.access, self.spec.operands[store.operand])
+            order = memory_order(store, self.spec)
             for axis in {a for _, record in records(self.spec, order) for a in record}:
                 self.meet(self.longest(axis), [0, FEW // 2, SHORT, 2 * SHORT, LINED - 1])
 
@@ -288,9 +289,8 @@ class _Marks:
 
     def of_pages(self) -> list[int]:
         """The extents of lines that are written, and are whole pages."""
-        rows = [(memory_order(s.access, operand)[-1:], operand.dtype.itemsize)
-                for s in self.spec.stores for operand in [self.spec.operands[s.operand]]]
-        lines = {a: size for row, size in rows for a in row}
+        lines = {a: self.spec.operands[s.operand].dtype.itemsize
+                 for s in self.spec.stores for a in line_of(s, self.spec)}
         return [e for a, size in lines.items() for e in self.spec.axes[a]
                 if math.prod(self.sizes[e] for e in self.spec.axes[a]) * size % PAGE == 0]
 
@@ -361,7 +361,7 @@ def _marks_of_chunks(fold: Fold, spec: Specialized, sizes: Sequence[int]) -> lis
         return math.prod(sizes[e] for e in spec.axes[axis])
 
     loads = loads_of(fold, spec)
-    memory = order_in_memory(loads, spec.operands)
+    memory = order_in_memory(loads, spec)
     outer = [*takewhile(fold.axes.__contains__, memory)]
     around, *inner = memory[len(outer):] or [""]
     *slices, row = [a for a in inner if a in fold.axes] or [""]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from .accesses import memory_order
+from .accesses import line_of
 from .blocks import of_many
 from .choices import part_sides
 from .cost import HEAVY, cost
@@ -302,7 +302,7 @@ class Keeping(Folding):
     def lies_across(self, values: Sequence[Value], row: str, *few: str) -> bool:
         """Whether lines of what is loaded along a row lie along other axes, but for a few."""
         return any(line not in (row, *few) for v in values if isinstance(v, Load) and row in v.axes
-                   for line in memory_order(v.access, self.spec.operands[v.operand])[-1:])
+                   for line in line_of(v, self.spec))
 
     def lies_apart(self, values: Sequence[Value], row: str) -> bool:
         """Whether doubles loaded along a row, long but held by the first cache, have several steps.

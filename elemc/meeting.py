@@ -45,7 +45,7 @@ def _strip(root: Root, found: Sequence[Root], spec: Specialized) -> str:
             in_strips(root.order) or len(root.over) > 1 or len(root.kept) < 2):
         return ""
     values = walk(root.inputs(), is_fold)
-    lines = Counter(memory_order(s.access, spec.operands[s.operand]) for s in spec.stores
+    lines = Counter(memory_order(s, spec) for s in spec.stores
                     if root.of in walk(roots_of([s]), is_fold))
     lines.update(tuple(a for a in r.loops if a in root.kept) for r in found if root.of in r.needs)
     each = cost(v for v in values if v.axes.issuperset(root.loops))

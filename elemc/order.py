@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from .accesses import (
     follows,
+    line_of,
     may_turn,
     meets,
     memory_order,
@@ -71,7 +72,7 @@ def roots(spec: Specialized) -> list[Root]:
     for store in spec.stores:
         values = roots_of([store])
         needs = folds_below(values)
-        order = memory = memory_order(store.access, spec.operands[store.operand])
+        order = memory = memory_order(store, spec)
         around = order if needs else _around_records(order, spec)
         turned = order if _joins(store, order, spec) else _turned(around, (), short, spec)
         with_folds = turned[-1:] in {folds[n].order[-1:] for n in needs}  # in the same strips
@@ -177,7 +178,7 @@ def _along_lines(spec: Specialized) -> set[str]:
     found: set[str] = set()
     for store in spec.stores:
         operand = spec.operands[store.operand]
-        *axes, row = memory_order(store.access, operand) or [""]
+        *axes, row = memory_order(store, spec) or [""]
         if row and meets(row, operand, spec):
             found.update(a for a in axes if spec.between(a)[0] > MEETING)
         if len(axes) > 1 and SHORT < spec.between(row)[0] and spec.between(row)[1] <= NARROW:
@@ -280,7 +281,7 @@ def _fold_order(fold: Fold, spec: Specialized, few: frozenset[str], short: froze
 def _ways(fold: Fold, spec: Specialized) -> tuple[list[str], list[str], str | None]:
     """The axes that a fold keeps, and folds over, as memory goes unless it minds; its strip."""
     loads = loads_of(fold, spec)
-    memory = order_in_memory(loads, spec.operands)
+    memory = order_in_memory(loads, spec)
     axes = [*memory, *(a for a in spec.axes if a not in memory)]
     kept = [a for a in axes if a in fold.axes and a not in fold.over]
     over = [a for a in axes if a in fold.over] if fold.merges else list(fold.over)
@@ -296,9 +297,9 @@ def _lines_of_meeting(fold: Fold, spec: Specialized) -> list[str]:
     Not lines of stores that lie across those of operands.
     """
     own = [(v, line) for v in walk(fold.args, is_fold) if isinstance(v, Load)
-           for line in memory_order(v.access, spec.operands[v.operand])[-1:]]
+           for line in line_of(v, spec)]
     lines = [a for s in spec.stores if fold in folds_below(roots_of([s]))
-             for a in memory_order(s.access, spec.operands[s.operand])[-1:]
+             for a in line_of(s, spec)
              if all(a == line or a not in v.axes for v, line in own)]
     return [*lines, *(line for _, line in own)]
 

@@ -45,7 +45,7 @@ def by_inverses(spec: Specialized) -> Specialized:
     """
     chosen: dict[Value, bool] = {}
     for store in spec.stores:
-        order = memory_order(store.access, spec.operands[store.operand])
+        order = memory_order(store, spec)
         plain = store.mask is None and store.mode == "write"
         values = walk([store.value], is_fold)
         along: list[Load | Store] = [store, *(v for v in values if isinstance(v, Load)

@@ -51,7 +51,7 @@ def refold(spec: Specialized) -> Specialized:
         if not isinstance(value, Fold) or isinstance(value, Scan):
             return value
         value = _of_booleans(value)
-        axes = order_in_memory(loads_of(value, spec), spec.operands)
+        axes = order_in_memory(loads_of(value, spec), spec)
         rows = list(takewhile(value.over.__contains__, reversed(axes)))
         narrow = bool(axes) and not rows and spec.between(axes[-1])[1] <= 2 * SHORT
         value = _chosen(value, narrow)
@@ -137,7 +137,7 @@ def _few_across(fold: Fold, row: str, spec: Specialized) -> list[str]:
     It is folded first, then, while vectors go along the rows: each of these would take the same
     lines from memory again.
     """
-    orders = [memory_order(v.access, spec.operands[v.operand]) for v in loads_of(fold, spec)]
+    orders = [memory_order(v, spec) for v in loads_of(fold, spec)]
     lines = {axes[-1] for axes in orders if row in axes and axes[-1] != row}
     few = [a for a in lines.intersection(fold.over)
            if spec.between(a)[0] == spec.between(a)[1] <= FEW]
@@ -177,7 +177,7 @@ def loads_of(fold: Fold, spec: Specialized) -> list[Load]:
     if len(loads) < 2:
         return loads
     most = max(len(v.axes) for v in loads)
-    order = {v: memory_order(v.access, spec.operands[v.operand]) for v in loads}
+    order = {v: memory_order(v, spec) for v in loads}
     inner = {v: axes[-1:] for v, axes in order.items()}
     folded = all(a in fold.over for v in loads if len(v.axes) == most for a in inner[v])
 
@@ -191,7 +191,7 @@ def loads_of(fold: Fold, spec: Specialized) -> list[Load]:
 
     narrow = all(v.dtype.itemsize <= 4 for v in loads)
     turns = {v: of.squares and of.layout.unit for v in loads for of in (spec.operands[v.operand],)}
-    stored = (memory_order(s.access, spec.operands[s.operand]) for s in spec.stores)
+    stored = (memory_order(s, spec) for s in spec.stores)
     alike = Counter(axes[-1:] for axes in (*order.values(), *stored) if len(axes) == most)
     return sorted(loads, key=lambda v: (
         -len(v.axes), apart(v), length(v) > BLOCK, -alike[inner[v]],

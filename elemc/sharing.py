@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 
-from .accesses import may_turn, memory_order, runs_along
+from .accesses import line_of, may_turn, runs_along
 from .cost import DEAR, HEAVY, calls, is_mask_of
 from .layout import Layout
 from .nest import (
@@ -95,7 +95,7 @@ def across(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialize
 def crossing(spec: Specialized) -> tuple[Across, ...]:
     """What is read across by stores (`read_across`), and by folds along rows: as there."""
     found, values = dict.fromkeys(read_across(spec)), walk(roots_of(spec.stores))
-    lines = {memory_order(v.access, spec.operands[v.operand])[-1:] for v in values
+    lines = {line_of(v, spec) for v in values
              if isinstance(v, Load)}
     dear = calls(values)
     if len(lines) > 1 and any(isinstance(v, Fold) for v in values):

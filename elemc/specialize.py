@@ -203,7 +203,7 @@ def read_across(spec: Specialized) -> tuple[Across, ...]:
     found: dict[Across, None] = {}
     dear = calls(walk(roots_of(spec.stores)))
     for store in lines(spec):
-        order = memory_order(store.access, spec.operands[store.operand])
+        order = memory_order(store, spec)
         few = spec.between(order[-1])[1] <= FEW // 2  # of which compilers make vectors of several
         for load in walk(roots_of([store]), is_fold):
             if isinstance(load, Load):

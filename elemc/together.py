@@ -17,7 +17,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from .accesses import memory_order, most_abreast, most_sliced, operands_meet, order_in_memory
+from .accesses import line_of, most_abreast, most_sliced, operands_meet, order_in_memory
 from .cost import HEAVY, calls
 from .layout import INTERLEAVED
 from .linked import folds_columns
@@ -97,7 +97,7 @@ def _order_over_slices(root: Root, spec: Specialized) -> tuple[str, ...]:
     and a few rows, are folded in strips, unless functions are called.
     """
     loads, kept = loads_of(root.fold, spec), root.kept
-    memory = order_in_memory(loads, spec.operands)
+    memory = order_in_memory(loads, spec)
     around = tuple(takewhile(kept.__contains__, memory))
     rows, (*slices, row) = memory[len(around):][:1], kept[len(around):] or ("",)
     if not slices or not root.merges or kept[:len(around)] != around or (
@@ -126,7 +126,7 @@ def _between_slices(found: list[Root], spec: Specialized) -> list[Root]:
     within slices, too, one after the other: of what rounds, `FEW` elements.
     """
     def memory(root: Root) -> tuple[str, ...]:
-        return tuple(order_in_memory(loads_of(root.fold, spec), spec.operands))
+        return tuple(order_in_memory(loads_of(root.fold, spec), spec))
 
     def goes(root: Root) -> bool:
         if not root.merges or len(root.over) < 2 or not in_strips(root.order):
@@ -242,7 +242,7 @@ def _chunks_of(root: Root, spec: Specialized) -> str | None:
     Of many slices, folds that wait for others read each one again, while a cache holds it.
     """
     *slices, row = root.kept or ("",)
-    around = order_in_memory(loads_of(root.fold, spec), spec.operands)[:1]
+    around = order_in_memory(loads_of(root.fold, spec), spec)[:1]
     if not root.merges or not root.over.issuperset(around) or not around or (
             root.order != (*slices, f"{row}/", *root.loops[len(slices):])):
         return None
@@ -274,4 +274,4 @@ def _lies_across(root: Root, spec: Specialized) -> bool:
     return strips and any(
         line in slices for v in loads_of(root.fold, spec)
         if row in v.axes and not root.over.isdisjoint(v.axes)
-        for line in memory_order(v.access, spec.operands[v.operand])[-1:])
+        for line in line_of(v, spec))
