@@ -6,16 +6,16 @@
 #include <stdint.h>
 #include <string.h>
 #include <time.h>
-#ifdef __SSE2__
-#include <immintrin.h>
-#endif
 
 #ifdef __AVX512F__
 enum { WIDTH = 64 };
+#define STREAM "vmovntpd"
 #elif defined __AVX__
 enum { WIDTH = 32 };
+#define STREAM "vmovntpd"
 #else
 enum { WIDTH = 16 };
+#define STREAM "movntpd"
 #endif
 
 typedef double vector __attribute__((vector_size(WIDTH)));
@@ -44,12 +44,8 @@ static double now(void)
 
 static void stream(vector *to, vector value)
 {
-#if defined __AVX512F__
-  _mm512_stream_pd((double *)to, (__m512d)value);
-#elif defined __AVX__
-  _mm256_stream_pd((double *)to, (__m256d)value);
-#elif defined __SSE2__
-  _mm_stream_pd((double *)to, (__m128d)value);
+#ifdef __SSE2__
+  __asm__(STREAM " %1, %0" : "=m"(*to) : "v"(value));
 #else
   *to = value;
 #endif
@@ -89,7 +85,7 @@ static void pass(int64_t kind, vector *a, const vector *b, const vector *c, int6
     total += sum[k];
   USED(total);
 #ifdef __SSE2__
-  _mm_sfence();
+  __builtin_ia32_sfence();
 #endif
 }
 
