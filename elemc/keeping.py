@@ -201,6 +201,7 @@ class Keeping(Folding):
         later = [r for s in self.later for r in s.roots]
         near = [r for s in self.near for r in s.roots]
         ended = {r.of for r in segment.roots}  # what can be computed where one ends has a buffer
+        here = walk([v for r in segment.roots for v in r.inputs()], self.is_there)
 
         def needed_beside(value: Value) -> tuple[Value, ...]:
             """What else is needed when a value that is yet to wait is computed, or after that.
@@ -219,8 +220,8 @@ class Keeping(Folding):
                     not any(n in ended and value.axes <= n.axes for n in folds_below([value]))):
                 there = [v for v, s in self.kept.items() if s is store]
                 after = still_needed([v for r in later for v in r.inputs()], value)
-                if not any(v in after if v in self.buffered else value in needed_beside(v)
-                           for v in there):
+                if not any(v in after if v in self.buffered else v in here or value in
+                           needed_beside(v) for v in there):
                     self.kept[value] = store
 
     def outlasted(self, value: Value, root: Root) -> bool:

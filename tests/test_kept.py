@@ -552,3 +552,16 @@ def test_what_waits_in_an_output_of_rows_by_fours(large, columns):
     a, h = random.random((6, columns)), random.random((6, 1))
     for got, want in zip(ec.compile(function)(a, h), function(a, h), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-15)
+
+
+def test_what_is_taken_for_a_kept_value_alone_is_not_kept_beside_it():
+    """The exponential of `logaddexp` is, of a gradient whose quotient by it waits in its output."""
+    def cost(x):
+        greatest = ec.where(x < 9, x, x).max()
+        return ec.log(ec.logaddexp(greatest, x)).sum()
+
+    gradient, both = ec.grad(cost), ec.compile(cost)
+    for n in (5, 16, 100, 5000):
+        x, way = np.random.default_rng(n).random((2, n))
+        slope = (both(x + 1e-6 * way) - both(x - 1e-6 * way)) / 2e-6
+        np.testing.assert_allclose((gradient(x) * way).sum(), slope, rtol=1e-6)

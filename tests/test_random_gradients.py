@@ -70,7 +70,7 @@ def check(case, f, backward, rng, second):
     known = []
     for call in case.calls:
         arrays = case.arrays(call)
-        single = any(a.dtype == np.float32 for a in [*arrays, *(x.captured for x in case.leaves if x.text)])
+        single = any(a.dtype.newbyteorder("=") == np.float32 for a in [*arrays, *(x.captured for x in case.leaves if x.text)])
         try:
             outputs = [np.asarray(z) for z in f(*arrays)]
         except ec.ElemcError:
@@ -171,7 +171,7 @@ def check_torch(case, f, backward, rng, second):
     known = []
     for call in case.calls:
         arrays = case.arrays(call)
-        single = any(a.dtype == np.float32 for a in [*arrays, *(x.captured for x in case.leaves if x.text)])
+        single = any(a.dtype.newbyteorder("=") == np.float32 for a in [*arrays, *(x.captured for x in case.leaves if x.text)])
         oracle = Oracle(case.order, Torch(torch))
         leaves = [oracle.numbers.leaf(a) for a in arrays]
         smooth = {k: leaf for k, leaf in enumerate(leaves) if leaf.requires_grad}
