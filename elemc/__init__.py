@@ -103,6 +103,7 @@ for _name in _ACCUMULATORS:
         __all__ += [_name]
 accumulate, scan = _at_once(accumulate, slice(1, 2)), _at_once(scan, slice(1, 2))
 cumsum, cumprod, logcumsumexp = (_at_once(_fn, slice(1)) for _fn in (cumsum, cumprod, logcumsumexp))
+diagonal, expand_to = _at_once(diagonal, slice(1)), _at_once(expand_to, slice(2))
 for _alias, _name in _ALIASES.items():
     globals()[_alias] = globals()[_name]
     __all__ += [_alias]
@@ -123,4 +124,4 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    return [*{*globals(), *_LATER}]
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -168,7 +168,11 @@ def check_outputs(name: str, closed: Closed, outs: Sequence[Any], reqs: Sequence
 def mask_of(name: str, where: Any, shapes: Sequence[tuple[int, ...]],
           reqs: Sequence[str]) -> np.ndarray:
     """`where=`, which must stretch to every output and never enlarges one."""
-    mask = np.asarray(where)
+    try:
+        mask = np.asarray(where)
+    except ValueError:
+        raise ArgumentError(f"{name}: where is one mask for all outputs, an array, not "
+                            f"{type(where).__name__} of several") from None
     if mask.dtype != np.bool_:
         raise DtypeError(f"{name}: where has dtype {mask.dtype}, not bool")
     for k, shape in enumerate(shapes):

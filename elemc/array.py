@@ -164,13 +164,14 @@ class Array:
                        "elemc.length(x)")
 
     def __iter__(self) -> Any:
-        self._no_value("iterating over", "index with constants, x[0], or use axes")
+        self._no_value("iteration", "index with constants, as in a, b = x[0], x[1], or use axes")
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        self._no_value("np.asarray()", "call NumPy functions on the symbolic array itself")
+        self._no_value("np.asarray()", "leave that out, for it is an array already (astype "
+                       "converts it); of several in a list, write a + b, np.maximum(a, b)")
 
     def __contains__(self, item: Any) -> bool:
-        self._no_value("in", "use elemc.any(x == value)")
+        self._no_value("looking for a value", "use elemc.any(x == value)")
 
     # -- elementwise -------------------------------------------------------------------------
 
@@ -187,10 +188,8 @@ class Array:
     conjugate = conj
 
     def round(self, decimals: int = 0) -> Array:
-        """The nearest integer, to even."""
-        if decimals != 0:
-            raise UnsupportedError("round has decimals=0 only: scale before and after")
-        return apply("round", self)
+        """The nearest integer, to even, or number of so many decimals, as `np.round` has it."""
+        return np.round(self, decimals)  # type: ignore[return-value]
 
     def clip(self, min: Any = None, max: Any = None) -> Array:
         """The value limited to [min, max]; None: no limit.  Its gradient at a bound is 1."""

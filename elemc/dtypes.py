@@ -109,7 +109,8 @@ def as_array(value: object) -> np.ndarray:
     try:
         return np.asarray(value)
     except ValueError as error:
-        raise ArgumentError(f"a list is no array: {error}") from None
+        raise ArgumentError(f"a {type(value).__name__} is no array, and several arrays are several "
+                            f"arguments: {error}") from None
 
 
 def ctype(dtype: np.dtype) -> CType:

@@ -145,8 +145,9 @@ class Function:
             raise ArgumentError(f"{self.name}: an input is listed twice")
         for node in self.graph.nodes:
             if isinstance(node, Input) and node not in self.graph.inputs:
-                raise ArgumentError(f"{self.name}: the outputs use {node.name}, "
-                                    "which is not among the inputs")
+                alike = any(i.name == node.name for i in self.graph.inputs)
+                raise ArgumentError(f"{self.name}: the outputs use {'another ' * alike}{node.name},"
+                                    " which is not among the inputs")
 
     def _open(self) -> None:
         """Describe the outputs; errors surface now."""
@@ -281,10 +282,8 @@ class Function:
                                  f"cast safely to {node.dtype}")
             as_it_is = node.dtype is None or node.dtype == arg.dtype
             new[node] = arg if as_it_is else make(Cast, arg, node.dtype)
-        results = list(map(Array, replaced(settled.outputs, new)))
-        if self._structure is not None:
-            return self._structure(results)
-        return results[0] if self.single else tuple(results)
+        results = map(Array, replaced(settled.outputs, new))
+        return (self._structure or (next if self.single else tuple))(results)
 
     def close(self, dtypes: tuple[np.dtype | None, ...]) -> Closed:
         """The closed graph and extents for inputs of these dtypes."""

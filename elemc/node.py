@@ -130,8 +130,9 @@ def user_line(trace: TracebackType | None) -> str | None:
     """`file:line` of the innermost frame of a traceback outside of this package and NumPy."""
     found = None
     while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(_OTHERS):
-            found = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith(_OTHERS) and not file.endswith(".pyx"):
+            found = f"{file}:{trace.tb_lineno}"
         trace = trace.tb_next
     return found
 

@@ -192,15 +192,15 @@ def _sought(fold: Fold, here: Value, top: Fold | None = None, limit: Value | Non
 def _least(fold: Fold, here: Value, lanes: bool = True) -> Fold:
     """The least of all places where this holds; of none the greatest number."""
     least, index = fold_program(ACCUMULATORS["min"], fold.program.index_dtype), _index(fold)
-    dtype = least.dtype
+    axes, dtype = here.axes | index.axes, least.dtype
     one, most = (Literal(frozenset(), dtype, dtype.type(k)) for k in (1, np.iinfo(dtype).max))
     if not lanes:
-        place = Op(here.axes, dtype, SELECT, (here, index, most))
+        place = Op(axes, dtype, SELECT, (here, index, most))
     else:  # beyond all others by arithmetic: of a choice in lanes gcc makes branches
         number = convert(here, dtype)
         beyond: Value = Op(here.axes, dtype, OPS["subtract"], (number, one))  # 0 or -1
         beyond = Op(here.axes, dtype, OPS["bitwise_and"], (beyond, most))
-        place = Op(here.axes, dtype, OPS["bitwise_or"], (beyond, index))
+        place = Op(axes, dtype, OPS["bitwise_or"], (beyond, index))
     return replace(fold, program=replace(least, place_of=fold.program.place_of), arg=place)
 
 

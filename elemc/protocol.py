@@ -169,10 +169,10 @@ def ufunc(fn: np.ufunc, method: str, args: tuple[Any, ...], kwargs: dict[str, An
     dtype = options.pop("dtype", None)
     axis = {"axis": options.pop("axis")} if fn is np.vecdot and "axis" in options else {}
     if options:
-        nearest = "pass out= and where= to the compiled function" if {"out", "where"} & {
-            *options} else "dtype= chooses dtypes by casting='same_kind', astype by any"
-        raise UnsupportedError(f"{name} of a symbolic array has no {', '.join(options)}= but "
-                               f"NumPy's default: {nearest}")
+        nearest = "dtype= chooses dtypes by casting='same_kind', astype by any"
+        if {"out", "where"} & {*options}:
+            nearest = "write np.where(condition, x, y); the compiled function has out= and where="
+        raise UnsupportedError(f"{name} of symbolic arrays has no {', '.join(options)}=: {nearest}")
     if dtype is not None or fn not in UFUNCS and fn not in FUNCTIONS:
         args = _converted(fn, name, args, dtype)
     return compute(*args, **axis)

@@ -60,8 +60,8 @@ class Target:
         elif match := MODULE.fullmatch(text):
             self.found = _attribute(_from_module(match["place"]), match["name"], text)
         if self.found is not None and not isinstance(self.found, (Function, TracedFunction)):
-            raise ArgumentError(f"{text} is {type(self.found).__name__}, no compiled function: "
-                                "make one with elemc.function or elemc.compile")
+            raise ArgumentError(f"{text} is of type {type(self.found).__name__}, no compiled "
+                                "function: make one with elemc.function or elemc.compile")
         if self.found is not None and mode is not None:
             raise ModeError(f"{text} has its modes already: --mode is for expressions")
 

@@ -333,6 +333,8 @@ def test_where_masks_stores():
         ADD(a, b, where=np.ones((2, 9, 70), bool))
     with pytest.raises(ShapeError, match="stretch"):
         ADD(a[:1], b[:1], where=mask)
+    with pytest.raises(ArgumentError, match="where is one mask for all outputs"):
+        ADD(a, b, where=(mask, mask[0]))
 
 
 def test_where_may_be_the_output():

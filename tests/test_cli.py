@@ -149,7 +149,7 @@ def test_dump_against(capsys):
 
 @pytest.mark.parametrize("words, say", [
     ((f"{FILE}:nothing",), "compiled functions: .*twice"),
-    ((f"{FILE}:number",), "is int, no compiled function"),
+    ((f"{FILE}:number",), "is of type int, no compiled function"),
     (("no_file.py:f",), "there is no file no_file.py"),
     (("no_module_of_that_name:f",), "ModuleNotFoundError"),
     (("broken.py:f",), r"broken.py cannot be loaded: ModuleNotFoundError.*broken.py:1\)"),

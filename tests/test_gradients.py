@@ -665,7 +665,7 @@ def _rule_errors():
         (whole(lambda g, z, x, y: (g, None)), "rule of total gives a cotangent of rank 1 for operand 0"),
         (whole(lambda g, z, x, y: ("a", None)), "rule of total: str is no operand"),
         (whole(lambda g, z, x, y: (g[:, None] * np.ones(9), None)), "of size 9 does not stretch"),
-        (fold(lambda a, v, g: g), "rule of accumulator mine: iterating"),
+        (fold(lambda a, v, g: g), "rule of accumulator mine: iteration"),
         (lambda x: np.argmax(x * x) * 1.0, "argmax has no gradient"),
         (lambda x: ec.scalar_op("plain", c="{x}", numpy=np.positive, arity=1)(x).sum(), "plain has no gradient"),
     ]

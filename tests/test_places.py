@@ -44,6 +44,19 @@ def test_first_of_all(name, place, dtype):
             np.testing.assert_array_equal(f(a), fold(a))
 
 
+@pytest.mark.parametrize("column", [np.arange(9.0), np.where(np.arange(9) == 3, np.nan, 1)])
+def test_places_along_what_is_the_same_everywhere(column):
+    """A fold of an operand without a stride does not vary along the axis that is looked along."""
+    x = np.broadcast_to(column[:, None], (9, 20))
+    def places(x):
+        return (np.argmax(x.max(axis=0)), np.argmin(x.sum(axis=0)), np.argmax(x.mean(axis=0), keepdims=True) + 1,
+                np.argmax((x > 2).any(axis=0)), np.argmin(x[:, ::-1].max(axis=0)), np.argmax(x, axis=1))
+    for got, want in zip(ec.compile(places)(x), places(x), strict=True):
+        np.testing.assert_array_equal(got, want)
+    apart = ec.compile(lambda a, b: np.argmax((a + 0 * b).max(axis=0)))
+    assert apart(np.ones((9, 1)), np.ones((9, 20))) == 0
+
+
 @pytest.mark.parametrize("loose", ["contract", "reassociate"])
 @pytest.mark.parametrize("shape", [(5000, 3), (3, 5000), (300, 7), (50, 40), (9, 400)])
 def test_loose_functions_find_a_place(shape, loose):

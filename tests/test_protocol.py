@@ -56,7 +56,7 @@ np.average(x, axis=0, weights=u, keepdims=True); np.average(t, (0, -1), weights=
 np.nan_to_num(x); np.nan_to_num(x / y); np.nan_to_num(x / y, nan=1, posinf=7, neginf=-np.inf)
 np.nan_to_num(y, nan=2.5); np.nan_to_num(np.log(x) + x / y, nan=-1.5, posinf=1e30)
 np.diff(x); np.diff(x, axis=0); np.diff(x, 2); np.diff(t, n=2, axis=1); np.diff(v, 0); np.diff(u, n=np.int64(1)); np.diff(v[:1])
-np.round(x, 1); np.round(x, decimals=-1); np.around(x * 7, 2); np.round(x, -3); np.round(x); np.round(t, np.int8(1)); np.round(x, 0)
+np.round(x, 1); np.round(x, decimals=-1); np.around(x * 7, 2); np.round(x, -3); np.round(x); x.round(1); x.round(); np.round(t, np.int8(1)); np.round(x, 0)
 np.linalg.norm(x, "fro"); np.linalg.norm(t, "f", axis=(0, 2)); np.linalg.norm(x, 1); np.linalg.norm(x, np.inf)
 np.linalg.norm(x, -1); np.linalg.norm(x, -np.inf, keepdims=True); np.linalg.norm(t, 1, (2, 0)); np.linalg.norm(t, 1, (0, 2))
 np.linalg.norm(t, np.inf, axis=(-1, 1), keepdims=True); np.linalg.norm(x, "fro", keepdims=True)

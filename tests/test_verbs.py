@@ -144,6 +144,7 @@ def test_expand_to(order):
     agree(ec.function([y, x], ec.expand_to(y, x), order=order)(row, A), want)
     agree(ec.function([y, x], ec.expand_to(y, x).sum(axis=0), order=order)(row, A), want.sum(0))
     agree(ec.function([x], ec.expand_to(2.5, x))(A), np.full((3, 4), 2.5))
+    agree(ec.expand_to(V, A), np.broadcast_to(V, A.shape))
     with pytest.raises(ShapeError, match="rank 2 does not stretch to rank 1"):
         ec.expand_to(x, y)
     with pytest.raises(ShapeError):
@@ -319,6 +320,7 @@ def test_diagonals(code):
 def test_diagonals_are_of_squares():
     f = ec.compile(lambda x: np.diagonal(x) * 2)
     assert f(np.zeros((0, 0))).shape == (0,)
+    agree(ec.diagonal(A[:, :3], 1), np.diagonal(A[:, :3], 1))
     for shape in ((3, 4), (1, 4), (4, 1)):
         with pytest.raises(ShapeError, match="size 4"):
             f(np.ones(shape))
