@@ -258,16 +258,16 @@ def _toolchain(command: tuple[str, ...], extra: tuple[str, ...]) -> Toolchain:
         facts = _probe(command, extra)
         save_note(key, facts)
     flags = [*COMMON, *facts["machine_flags"]]
-    if facts["family"] == "gcc":  # else it makes branches of calls within ?:, and of ?: within ?:
+    simd, gcc = str(facts["simd"]), facts["family"] == "gcc"
+    if gcc:  # else it makes branches of calls within ?:, and of ?: within ?:
         flags += ["-fno-tree-sink", "-fno-thread-jumps"]
         flags += ["-fno-gcse", "-fno-gcse-after-reload", "-fira-region=one"]  # take time, give none
-    simd = str(facts["simd"])
-    gcc = simd and facts["family"] == "gcc"
-    calls = '__attribute__((simd("notinbranch"), const))' if gcc else "__attribute__((const))"
+        flags += ["-fno-tree-slp-vectorize"]  # errs: the last sums of rows of 10 lack a turn
+    declared = gcc and simd
+    calls = '__attribute__((simd("notinbranch"), const))' if declared else "__attribute__((const))"
     flags += [f"-DSIMD={calls}", "-DPURE=__attribute__((const))", *extra]
     shared = ["-shared", *(["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else [])]
-    if facts["family"] == "gcc":  # the assembler starts while the compiler is at work
-        shared.append("-pipe")
+    shared += ["-pipe"] * gcc  # the assembler starts while the compiler is at work
     # Constants stand on the pages of the code, which are there.  From a page that nobody has
     # touched, a vector loaded under a mask that is empty (of `a % b`, those without a rest) is
     # microcode on an EPYC of Zen 5, and leaves the page untouched: 600 cycles, every time.

@@ -94,6 +94,17 @@ def test_strips_without_states():
     assert np.array_equal(f(x[:, ::-1]), exp(np.ascontiguousarray(x[::-1, ::-1])))
 
 
+@pytest.mark.parametrize("length", [6, 10, 18, 34])
+def test_what_vectors_leave_of_a_row(length):
+    """gcc 11 and 12 made the last two sums of 10 one vector, which missed a turn of their loop."""
+    gradient = ec.vjp(ec.compile(lambda x, c: np.exp(
+        0.3 * x / np.sqrt(np.mean(x * x, axis=0, keepdims=True) + 1)) - np.mean(c - np.mean(x))))
+    x, c, g = np.random.default_rng(0).standard_normal((3, 11, 9, length))
+    lines = np.asfortranarray(g)
+    [got, _], [want, _] = gradient(x, c, lines), gradient(*map(np.asfortranarray, (x, c, lines)))
+    np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-14)
+
+
 def test_rows_of_known_lengths():
     s = ec.matrix("x")
     f = ec.function([s], s.sum(axis=1))
