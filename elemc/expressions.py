@@ -73,6 +73,7 @@ class Expressions:
         self.types: set[str] = set()
         self.mentioned: set[str] = set()
         self.running: set[str] = set()  # folds whose states are in registers for several rows
+        self.several: set[str] = set()  # folds of which each of several turns has a state
         self.target = ""  # what is being assigned to
         self.width = 0  # of narrow rows
         self.strip = "STRIP"  # the name of the length of strips around
@@ -218,8 +219,8 @@ class Expressions:
                     name = value.name.removesuffix("_lane")
                     return f"{name}_wide[l]" if self.finer else name, PRIMARY
                 if value.name in self.running:
-                    return f"{value.name}_l", PRIMARY
-                text = f"{value.name}[{self.place(value)}]"
+                    return self.of_turn(value.name, "_l"), PRIMARY
+                text = f"{self.of_turn(value.name)}[{self.place(value)}]"
                 if value.dtype == bool and value.at != "lane" and value.name != self.target:
                     return f"{text} != 0", 9  # gcc 12 may mistake bytes for masks
                 return text, PRIMARY
@@ -344,6 +345,10 @@ class Expressions:
         if at.divisor > 1:
             return f"{text if simple else f'({text})'} / {at.divisor}", 13
         return text, PRIMARY if simple else 12
+
+    def of_turn(self, name: str, end: str = "") -> str:
+        """The states of a fold, or another array, of this turn of a loop."""
+        return f"{name}{end}{'[m]' if name in self.several else ''}"
 
     def place(self, element: Element, places: Mapping[str, Affine] | None = None) -> str:
         """The index of an element of a buffer or local array; at `places` along some axes."""

@@ -14,6 +14,7 @@ from .jamming import by_two, renamed
 from .nest import (
     LANE_BYTES,
     LANES,
+    ROWS,
     RUN,
     Blocks,
     Kernel,
@@ -51,7 +52,7 @@ class FoldLoops(Turns):
         self.strips: dict[str, int] = {}  # the lengths of strips, by their names in C
         self.widest: dict[str, int] = {}  # of rows that are taken side by side, each in one strip
         runs = [s for p in kernel.phases for s in statements(p.body)
-                if isinstance(s, Blocks) and s.run > 1]
+                if isinstance(s, Blocks) and s.run > 1 and not self.even(s)]
         self.run_length = min((s.run for s in runs), default=1)
         self.foreseen = min((s.foreseen for s in runs if s.foreseen > 1), default=self.run_length)
         self.wide = 1  # how many times as wide as others strips may be
@@ -243,18 +244,26 @@ class FoldLoops(Turns):
                 "strip": self.strip if item.strip else "",
                 "direct": all(f.part is None for f in item.folds),
                 "base": f"b{k}", "end": f"e{k}", "width": width, "rows": rows, "folds": folds,
+                "turns": self.crossed,
                 "block": block, "each": each, "none": f"!{stop}" if whole else "",
                 "several": f"{span} > {block}",
                 "pushes": stop if each else f"{grouped(span)} / {grouped(block)} + 1",
                 "count": f"{name}_count" if item.strip is not None else (
                     f"i{k}" if each else f"b{k} / ROWS" if whole else f"(b{k} - {start}) / ROWS"),
-                "top": f"{name}_top", "body": self.body(item.body),
-                "pair": [], "left_start": "", "run": self.run(item),
+                "top": f"{name}_top", "body": self.body(
+                    [_one_loop(item.body)] if self.crossed else item.body),
+                "pair": [], "left_start": "", "run": self.run(item), "even": self.even(item),
                 "packed": self.packed(item) if item.packed else None}
         self.wide = 1
         view |= self.pair(item, view, fetched) if item.at_once > 1 else {}
         view["laned"] = {f.name: self.lane_halves(f) for f in item.folds if f.name in item.laned}
-        return view | self.joined(folds, "" if item.strip is None else "[l]")
+        at = "" if item.strip is None else "[m][l]" if self.crossed else "[l]"
+        return view | self.joined(folds, at)
+
+    def even(self, item: Blocks) -> bool:
+        """Whether rows in one block go by as many as divide their number, so that none is left."""
+        length = int(self.known(item.axis) or 0)
+        return 0 < length <= ROWS and item.run == item.foreseen and length % item.run == 0
 
     def lane_halves(self, fold: LaneFold) -> dict[str, str]:
         """How many of the states that rows abreast have for every lane take the others, and how."""
@@ -272,13 +281,17 @@ class FoldLoops(Turns):
         if apart or parts or _cost(item.body) >= HEAVY or not (
                 isinstance(lane, Loop) and all(isinstance(s, Let) for s in lets)):
             return None
-        lane = replace(lane, body=[*lets, *lane.body])
+        lane = _one_loop(item.body)
         self.running = {f.name for f in item.folds}
         [loop] = self.body([lane])
-        both = [] if loop["full"] else self.two_rows(item, lane)
+        even = self.even(item)
+        rows = item.run if even else self.run_length
+        both = [] if loop["full"] or rows % 2 else self.two_rows(item, lane)
         self.running = set()
-        return {**loop, "unroll": "UNROLL" if self.run_length <= RUN else "UNROLL_8",
-                "singly": item.foreseen == 1, "fetch": self.fetch_rows(item, lane, "k * RUN"),
+        usual = not even or rows == self.run_length == self.foreseen
+        count = "RUN" if usual else str(rows)
+        return {**loop, "unroll": "UNROLL" if rows <= RUN else "UNROLL_8", "rows": count,
+                "singly": item.foreseen == 1, "fetch": self.fetch_rows(item, lane, f"k * {count}"),
                 "body": both or loop["body"], "step": 2 if both else 1}
 
     def two_rows(self, item: Blocks, lane: Loop) -> list[dict[str, Any]]:
@@ -295,8 +308,9 @@ class FoldLoops(Turns):
         del self.instead[item.axis]
         self.helpers |= dict.fromkeys(function for function, _ in folds.values())
         return made + [
-            {"kind": "assign", "target": f"{name}_l", "value": f"{of}({name}_l, {one}, {two})"}
-            for (name, (of, _)), one, two in zip(folds.items(), *values, strict=True)]
+            {"kind": "assign", "target": state, "value": f"{of}({state}, {one}, {two})"}
+            for (name, (of, _)), one, two in zip(folds.items(), *values, strict=True)
+            for state in (self.of_turn(name, "_l"),)]
 
     def packed(self, item: Blocks) -> dict[str, Any]:
         """Several rows of a narrow strip side by side."""
@@ -352,6 +366,13 @@ def row_states(folds: Sequence[dict[str, Any]], cut: bool) -> dict[str, str]:
         "set_row": ", ".join(f"{f['name']} = {f['neutral']}" for f in folds if f not in on),
         "merge_row": ", ".join(f"{f['name']} = " + (
             f["merge_row"] if f in on else f["all_lanes"]) for f in folds)}
+
+
+def _one_loop(body: Sequence[Statement]) -> Loop:
+    """A loop over a strip, with the variables before it."""
+    *lets, lane = body
+    assert isinstance(lane, Loop)
+    return replace(lane, body=[*lets, *lane.body])
 
 
 def _cost(body: Sequence[Statement]) -> int:

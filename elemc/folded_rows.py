@@ -43,6 +43,7 @@ from .values import (
 
 SHARED = 16  # rows of extrema whose lanes are merged once, at least: few are left to all threads
 WIDE = 4  # times as wide are strips of lines from afar: as they go on they are foreseen
+EVEN = 4, 5, 6, 3, 7  # rows that are added at once where their number is known
 FAR_RUN = 2 * RUN  # rows that come from memory, and are long, of which as many go at once
 
 
@@ -65,8 +66,12 @@ def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Spe
     if late and least <= low * size and high * size <= most:
         return 1, 1
     run = RUN // 2 if several else FAR_RUN if spec.far and low > NARROW else RUN
-    if spec.between(axis) == (2, 2) and all(operands_meet(r.fold) for r in folded):
-        return 2, 2  # all that there are
+    few, many = spec.between(axis)
+    if few == many <= ROWS and all(operands_meet(r.fold) for r in folded):
+        twos = any(r.fold.program.exact for r in folded)  # extrema take two at a time
+        even = [n for n in EVEN if many % n == 0 and not (twos and n % 2)]  # so none are left
+        run = many if many <= max(EVEN) else even[0] if even else run
+        return run, run
     again = any(strip in v.axes and axis not in v.axes for v in values)  # for every row
     if not (spec.far and late and least <= low * size):
         return run, run

@@ -50,8 +50,7 @@ from .values import (
 WITH_NAN = (OPS["maximum"], OPS["minimum"])  # the result is NaN if any operand is
 FOURS, ROWS_IN_TURN = 4, 8  # side by side; block by block
 MEETING = 6, 7, 5  # turns that fold the same rows: as many as leave the fewest, of few all
-# Of the names of a next row, and of further turns, up to the most of MEETING.
-PREFIXES = "next_", "other_", "third_", "fourth_", "fifth_", "sixth_", "seventh_"
+PREFIXES = "next_", "other_", "third_", "fourth_"  # of the names of a next row, and of turns
 
 
 def jam(kernel: Kernel, spec: Specialized) -> None:

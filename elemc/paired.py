@@ -37,33 +37,6 @@ def nested(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return one | lists | {key: both(key) for key in ("body", "ones", "last")}
 
 
-def as_one(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same statement of several turns that fold the same rows, into states of their own."""
-    first = turns[0]
-    match first["kind"]:
-        case "strip":
-            return [first | {"body": _each([t["body"] for t in turns])}]
-        case "blocks":
-            texts = {k: ", ".join(t[k] for t in turns) for k in ("set_trees", "set_exact",
-                                                                 "merge_exact") if first[k]}
-            run = first["run"] and first["run"] | _lists([t["run"] for t in turns])
-            return [first | _lists(turns) | texts | {
-                "run": run, "body": _each([t["body"] for t in turns])}]
-        case "lane" if not first["last"]:  # what is left has names of its own
-            return [first | _lists(turns)]
-    return [*turns]
-
-
-def _each(bodies: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """The statements of several turns, statement beside statement."""
-    return [s for same in zip(*bodies, strict=True) for s in as_one(same)]
-
-
-def _lists(turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The lists of several views, one after the other."""
-    return {k: [v for t in turns for v in t[k]] for k in turns[0] if isinstance(turns[0][k], list)}
-
-
 def after(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The statements of two turns; what both add to, gcc would store and read again in between."""
     def targets(body: Sequence[dict[str, Any]]) -> set[str]:

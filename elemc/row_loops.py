@@ -103,7 +103,8 @@ class RowLoops(FoldLoops):
         assert isinstance(place, Element)
         if place.at == axis and not place.dims:
             whole = self.ends and place.name not in self.staged
-            return f"&{place.name}[at]" if whole else place.name
+            array = self.of_turn(place.name)
+            return f"&{array}[at]" if whole else array
         before, self.instead = self.instead, {**self.instead, axis: begin}
         text, self.instead = self.text(place), before
         return f"&{text}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
 from .fetching import Fetches
-from .jamming import PREFIXES, adds_slices, other_turn, strips_of
-from .nest import Blocks, Loop, Statement, names_made, statements
-from .paired import as_one, beside, nested, whole
+from .jamming import adds_slices, other_turn, strips_of
+from .nest import Blocks, Let, Loop, Statement, Write, names_made, names_used, statements
+from .paired import beside, nested, whole
 from .row_ends import grouped, turns
 
 # What so many turns at once are called, up to the most of `jamming.MEETING`.
@@ -55,25 +56,58 @@ class Turns(Fetches):
                 "left_start": f"{sooner} ? {left} : {start}" if sooner else left}
 
     def crossing(self, item: Loop, view: dict[str, Any]) -> dict[str, Any]:
-        """Turns that fold the same rows, so many at once; if less are left, the last one again."""
-        around, turns_of, lets = self.instead, [], []
+        """Turns that fold the same rows, so many at once, with a state for each.
+
+        Where one loop folds for all, those that are missing at the end are the last one again.
+        """
+        self.crossed = {"var": view["var"], "first": view["base"], "stop": view["stop"],
+                        "count": item.at_once}
+        self.several = {f.name for rows in strips_of(item) for f in rows.folds}
         self.at_once = item.at_once
-        for k in range(item.at_once):
-            turn = self.other_turn(item.body, k) if k else item.body
-            self.turn = str(k + 1) if k else ""
-            if k:
-                name = f"{PREFIXES[k]}{view['var']}"
-                lets.append({"kind": "let", "type": "int64_t", "name": name, "value": (
-                    f"{view['var']} + {k} < {view['stop']} ? {view['var']} + {k} : "
-                    f"{view['stop']} - 1")})
-                self.instead = {**around, item.axis: name}
-            turns_of.append(self.body(turn))
-        self.instead, self.turn, self.at_once = around, "", 1
-        together = [s for some in zip(*turns_of, strict=True) for s in as_one(some)]
-        return {"together": [*lets, *together], "at_once": item.at_once,
-                "by": TOGETHER[item.at_once]}
+        together = self.turn_by_turn(self.body(_with_lets(item.body)))
+        self.crossed, self.several, self.at_once = {}, set(), 1
+        return {"together": together, "by": TOGETHER[item.at_once], "at_once": item.at_once}
+
+    def turn_by_turn(self, body: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The views of what several turns do at once, and of what each of them does by itself."""
+        found: list[dict[str, Any]] = []
+        for view in body:
+            if view["kind"] == "strip":
+                found.append(view | {"body": self.turn_by_turn(view["body"])})
+            elif view["kind"] == "blocks":
+                found.append(view)
+            else:
+                if not found or found[-1]["kind"] != "turns":
+                    found.append({"kind": "turns", "turns": self.crossed, "body": []})
+                found[-1]["body"].append(view)
+        return found
 
     def other_turn(self, body: Sequence[Statement], k: int = 0) -> list[Statement]:
         """The same under other names, for turn `k` or a next row."""
         return other_turn(body, names_made([
             s for p in self.kernel.phases for s in statements(p.body)]), k)
+
+
+def _with_lets(body: Sequence[Statement], lets: Sequence[Let] = ()) -> list[Statement]:
+    """The same turns, of which what folds and what follows have the variables that they use."""
+    found: list[Statement] = []
+    rest: list[Statement] = []
+    lets = [*lets, *(s for s in body if isinstance(s, Let))]
+    for item in body:
+        match item:
+            case Loop(kind="strip"):
+                found.append(replace(item, body=_with_lets(item.body, lets)))
+            case Blocks():
+                found.append(replace(item, body=[*_used(lets, item.body), *item.body]))
+            case Loop() | Write():
+                rest.append(item)
+    return [*found, *_used(lets, rest), *rest]
+
+
+def _used(lets: Sequence[Let], body: Sequence[Statement]) -> list[Let]:
+    """Those of some variables that are used."""
+    found: list[Let] = []
+    for let in reversed(lets):
+        if let.name in names_used([*found, *body]):
+            found.insert(0, let)
+    return found

@@ -129,7 +129,7 @@ def test_turns_share_rows(name, size, word):
     else:
         args = pair(*size)
     text = ec.compile(FUNCTIONS[name]).dump(*args)
-    assert f"by {word}; of the last, some may be the same" in text
+    assert f"by {word}, that fold the same rows" in text
 
 
 def test_rows_lie_side_by_side():
