@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 
 from .layout import Operand
-from .mathlib import BLOCKS
+from .mathlib import ARGUMENTS
 from .nest import Assign, Let, Loop, Statement, Write, statements
 from .nest_leaves import Element, Named
 from .ops_base import ScalarOp
@@ -84,4 +84,4 @@ def of_many(value: Value) -> str:
 def _each(op: ScalarOp, of: np.dtype, dtype: np.dtype) -> str:
     code = op.code((of,), dtype)
     names = (f"{name}_each" for name in code.externs if code.text == f"{name}({{0}})")
-    return next((n for n in names if n in BLOCKS), "")
+    return next((n for n in names if n in ARGUMENTS), "")

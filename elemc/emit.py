@@ -168,7 +168,7 @@ class _Emitter(Statements):
         for name in helpers:
             self.externs.update(dict.fromkeys(ops.helper_externs(name)))
         env = environment()
-        texts += [env.get_template("tree.c.j2").render(helper=h, **t)
+        texts += [env.get_template("tree.c.j2").render(helper=h, exported=False, **t)
                   for h, t in self.trees.items()]
         words = words | words_of(*texts) | {"int64_t"}
         words |= words_of(*(text for name, text in self.lanes.items() if name in words))

@@ -11,6 +11,7 @@ from .cost import HEAVY, cost
 from .dtypes import ctype
 from .folded_rows import times_as_wide
 from .jamming import by_two, renamed
+from .mathlib import TREES
 from .nest import (
     LANE_BYTES,
     LANES,
@@ -113,8 +114,18 @@ class FoldLoops(Turns):
             at = "" if item.strip is None else "[l]"
             view["merge_part"] = self.merge(fold, fold.name + at, fold.part + at)
         if fold.tree and isinstance(item, Blocks) and item.strip:
-            self.trees[helper] = tree
+            view["push"], view["pull"] = self.tree_functions(helper, tree)
         return view
+
+    def tree_functions(self, helper: str, tree: dict[str, str]) -> list[str]:
+        """The functions of a tree of strips, which are in the math library or the kernel's own."""
+        ways = [f"push_{helper}", f"pull_{helper}"]
+        if TREES.get(helper) == tree:
+            ways = [f"elemc_{way}" for way in ways]
+            self.externs.update(dict.fromkeys(ways))
+        else:
+            self.trees[helper] = tree
+        return ways
 
     def tree_name(self, name: str, tree: dict[str, str]) -> str:
         """What the functions of a tree are called; accumulators of one name may differ."""

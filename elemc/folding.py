@@ -194,7 +194,7 @@ class Folding(Merging):
                                if not f.exact and not lane_count(r, inner[-1]))
         alone = direct and not short and len(merged) == len(segment.roots)
         alone &= self.length != "ABREAST"  # these are side by side already
-        most = self.spec.between(inner[-1])[1]
+        least, most = self.spec.between(inner[-1])
         called = calls(walk(v for r in merged for v in r.inputs()))
         if alone and strip and most >= (PACK if called else PACK * ROWS) and (
                 width := self.narrow(merged, folds, strip)):
@@ -202,6 +202,9 @@ class Folding(Merging):
             self.pack(merged, loop, width, scope)
             for fold in folds:
                 fold.tree &= chunk != str(PACK * ROWS)  # of more rows than are ordered
+        elif direct and not chunk and 0 < least and most <= ROWS:
+            for fold in folds:
+                fold.tree = False  # there is one block
         self.level(segment.roots, inner, inside)
         parts = [self.states[root.fold] for root in merged]
         for root, fold in zip(merged, folds, strict=True):

@@ -1,8 +1,9 @@
 """The math library: what it has, and its C.
 
 Shared objects, of which a machine compiles those that its kernels call: one for each function of
-doubles or of floats, and one each for special functions, complex ones, blocks, and blocks of
-integers, which take four times as long to compile.  For every function f they export
+doubles or of floats, and one each for special functions, complex ones, blocks, blocks of integers,
+which take four times as long to compile, trees of sums, and lines that are turned, which would take
+as long in a kernel as all else.  For every function f they export
 `double elemc_f(double...)` and `float elemc_ff(float...)`; for those in `SIMD`, where glibc's
 libmvec is used, also the variants that vectorized loops call (`variants`); with AVX-512 or AVX2
 some of them are computed here instead (`WIDE`), faster and closer than libmvec does; and for those
@@ -69,6 +70,17 @@ _OF_INTEGERS = {
     **{f"elemc_{name}": f"{_ENDS}, int64_t y" for name in WHOLE},
     **{f"elemc_{name}_by": f"{_ENDS}, const void *y" for name in WHOLE},
 }
+TREES: dict[str, dict[str, str]] = {
+    "sum_f64": {"type": "double", "merge": "a + b", "identity": "0.0"},
+    "sum_f32": {"type": "float", "merge": "a + b", "identity": "0.0f"}}
+"""Pairwise trees of partial states, of the most common accumulators: `templates/tree.c.j2`."""
+
+_OF_TREES = {
+    f"elemc_{way}_{name}": f"{const}{tree['type']} *tree, int64_t count, {tree['type']} *{part}, "
+                           "int64_t width"
+    for name, tree in TREES.items()
+    for way, const, part in (("push", "", "part"), ("pull", "const ", "total"))}
+_TURNS = {f"elemc_turn_{8 * size}": size for size in (1, 2, 4, 8)}
 _OF_TYPES: dict[str, tuple[str, str]] = {
     f"elemc_{name}{end}": (name, ctype) for name, way in _WAYS.items() if way != "special"
     for end, ctype in (("", "double"), ("f", "float"))}
@@ -77,15 +89,26 @@ _OF_TYPES: dict[str, tuple[str, str]] = {
 _EACH: dict[str, str] = {
     f"{function}_each": function for function, (name, _) in _OF_TYPES.items()
     if name in SIMD and FUNCTIONS[name] == 1}
-BLOCKS: dict[str, str] = {
-    **_OF_FLOATS, **_OF_INTEGERS, **dict.fromkeys(_EACH, "void *to, const void *x, int64_t n")}
-"""Functions of n numbers, and their arguments."""
+ARGUMENTS: dict[str, str] = {
+    **_OF_FLOATS, **_OF_INTEGERS, **_OF_TREES,
+    **dict.fromkeys(_EACH, "void *to, const void *x, int64_t n"),
+    **dict.fromkeys(_TURNS, "void *to, int64_t to_step, const void *from, int64_t step, "
+                            "int64_t rows, int64_t columns")}
+"""Functions that store what they compute, of many numbers, and their arguments."""
+
+NOTES: dict[str, str] = {
+    **{f"elemc_push_{name}": "onto a pairwise tree, which takes `part`" for name in TREES},
+    **{f"elemc_pull_{name}": "of all that was pushed" for name in TREES},
+    **dict.fromkeys(_TURNS, "columns of lines that are a step apart")}
+"""What some of them are for, where it is not plain."""
 
 _SPECIAL = {name: count for name, count in FUNCTIONS.items() if _WAYS[name] == "special"}
 
 LIBRARIES: dict[str, str] = {
     **dict.fromkeys(_OF_FLOATS, BLOCK), **dict.fromkeys(_OF_INTEGERS, INTEGERS),
-    **_EACH, **{function: function for function in _OF_TYPES},
+    **_EACH, **{function: function for function in (*_OF_TYPES, *_TURNS)},
+    **{function: f"elemc_tree_{name}" for function in _OF_TREES
+       for name in TREES if function.endswith(name)},
     **{f"elemc_{name}{end}": SPECIALS for name in _SPECIAL for end in ("", "f")},
     **{f"elemc_c{name}{end}": COMPLEXES for name in COMPLEX for end in ("", "f")},
 }
@@ -97,6 +120,9 @@ _TEMPLATES: dict[str, tuple[str, dict[str, object]]] = {
     COMPLEXES: ("mathlib_complex.c.j2", {"complexes": _COMPLEX_LIBM}),
     BLOCK: ("mathlib_blocks.c.j2", {}),
     INTEGERS: ("mathlib_integers.c.j2", {"whole": WHOLE}),
+    **{f"elemc_tree_{name}": ("mathlib_tree.c.j2", {"helper": name, **tree})
+       for name, tree in TREES.items()},
+    **{function: ("mathlib_turn.c.j2", {"size": size}) for function, size in _TURNS.items()},
 }
 
 

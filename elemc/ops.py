@@ -12,7 +12,7 @@ import numpy as np
 
 from .dtypes import CTYPES, ctype, dtype_of, literal
 from .errors import ArgumentError
-from .mathlib import BLOCKS, COMPLEX, FUNCTIONS, SIMD
+from .mathlib import ARGUMENTS, COMPLEX, FUNCTIONS, NOTES, SIMD
 from .ops_base import ALL_NAN, CALL, INTERNAL, TABLE, CCode, ScalarOp, code_of, is_helper
 from .ops_table import ROWS
 from .templating import environment
@@ -222,8 +222,9 @@ def helper_externs(name: str) -> list[str]:
 
 def extern_declaration(name: str) -> str:
     """The C declaration of a function of the math library."""
-    if name in BLOCKS:
-        return f"extern void {name}({BLOCKS[name]});"
+    if name in ARGUMENTS:
+        note = f" /* {NOTES[name]} */" if name in NOTES else ""
+        return f"extern void {name}({ARGUMENTS[name]});{note}"
     plain = name.removeprefix("elemc_")
     single = plain not in FUNCTIONS and plain.removeprefix("c") not in COMPLEX
     plain = plain[:-1] if single else plain

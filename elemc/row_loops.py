@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from .blocks import of_many
-from .dtypes import ctype
 from .fold_loops import FoldLoops
 from .nest import (
     PAD_BYTES,
@@ -158,8 +157,8 @@ class RowLoops(FoldLoops):
         guarded = isinstance(there, Load) and there.guard
         if not operand.squares or guarded or operand.dtype != here.dtype:
             return ""
-        function = f"turn_{ctype(here.dtype).suffix}"
-        self.helpers[function] = None
+        function = f"elemc_turn_{8 * here.dtype.itemsize}"
+        self.externs[function] = None
         [line] = (s.axis for s in item.body if isinstance(s, Loop))
         k = self.digit[item.axis]
         start, lines = self.span(item.axis) if item.kind == "turned" else (f"b{k}", f"w{k}")

@@ -134,7 +134,7 @@ def test_turns_share_rows(name, size, word):
 
 def test_rows_lie_side_by_side():
     text = ec.compile(FUNCTIONS["rows by rows"]).dump(*pair(100, 50, 70))
-    assert "turn_f64(b_in_rows0, SIDED * 8" in text and text.count("turn_f64(") == 2
+    assert "elemc_turn_64(b_in_rows0, SIDED * 8" in text and text.count("elemc_turn_64(") == 2
 
 
 def test_what_a_turn_leaves_in_an_array_of_its_own_is_not_shared():

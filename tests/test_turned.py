@@ -235,5 +235,5 @@ def test_beside_what_cannot_be_turned(axis, step):
     y = rng.standard_normal((70, 90)).astype("f4").T
     f = ec.compile(lambda x, y: (x * y).sum(axis=axis))
     if axis != 0:
-        assert "turn_f32(&y_rows" in f.dump(x, y)
+        assert "elemc_turn_32(&y_rows" in f.dump(x, y)
     np.testing.assert_allclose(f(x, y), np.sum(x * y, axis=axis), rtol=1e-4, atol=1e-4)

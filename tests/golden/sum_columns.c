@@ -13,35 +13,8 @@ typedef __INT64_TYPE__ int64_t;
 #define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { STRIP = 1024, RUN = 4, ROWS = 64 };
-
-/* A pairwise tree of partial states, kept as a binary counter: rounding grows like log n.
- * What is pushed is lost.  Inlined, it would take the compiler as long as all else. */
-static __attribute__((noinline)) void push_sum_f64(double *tree, int64_t count, double *part, int64_t width)
-{
-  double *top = tree + __builtin_popcountll(count) * width;
-  for (int64_t c = count; c & 1; c >>= 1) {
-    top -= width;
-    INDEPENDENT for (int64_t k = 0; k < width; k++) {
-      const double a = top[k], b = part[k];
-      part[k] = a + b;
-    }
-  }
-  for (int64_t k = 0; k < width; k++)
-    top[k] = part[k];
-}
-
-/* The tree's total: what is left on the counter, smallest part first. */
-static __attribute__((noinline)) void pull_sum_f64(const double *tree, int64_t count, double *total, int64_t width)
-{
-  const int64_t top = __builtin_popcountll(count) - 1;
-  for (int64_t k = 0; k < width; k++)
-    total[k] = count ? tree[top * width + k] : 0.0;
-  for (int64_t d = top; d-- > 0;)
-    INDEPENDENT for (int64_t k = 0; k < width; k++) {
-      const double a = tree[d * width + k], b = total[k];
-      total[k] = a + b;
-    }
-}
+extern void elemc_pull_sum_f64(const double *tree, int64_t count, double *total, int64_t width); /* of all that was pushed */
+extern void elemc_push_sum_f64(double *tree, int64_t count, double *part, int64_t width); /* onto a pairwise tree, which takes `part` */
 
 int kernel_sum_columns(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
        const int64_t *n, volatile int64_t *decided, char *const *w)
@@ -71,9 +44,9 @@ int kernel_sum_columns(int64_t phase, int64_t begin, int64_t end, char *const *p
         INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
           sum0[l] = sum0[l] + AT(const double, x_p, i0 * x_s0 + i1 * x_s1);
       }
-      if (n1 > ROWS) push_sum_f64(sum0_tree, sum0_count, sum0, w0);
+      if (n1 > ROWS) elemc_push_sum_f64(sum0_tree, sum0_count, sum0, w0);
     }
-    if (n1 > ROWS || !n1) pull_sum_f64(sum0_tree, sum0_count, sum0, w0);
+    if (n1 > ROWS || !n1) elemc_pull_sum_f64(sum0_tree, sum0_count, sum0, w0);
     INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
       AT(double, z_p, i0 * z_s0) = sum0[l];
   }
