@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from .templating import environment
 
 LEAST = 60  # lines of a part: to compile as many takes as long as to start a compiler
+UNROLLED = 8  # lines that a loop is worth which is unrolled for several turns, beside its own
 
 # as kernel.c.j2 lays them out
 PHASE = re.compile(r"^  if \(phase == (\d+)\) \{\n.*?^  \}\n", re.MULTILINE | re.DOTALL)
@@ -27,7 +28,8 @@ def parts_of(source: str, entry: str, most: int) -> list[str]:
     most : int
         How many compilers there may be.
     """
-    lines = {int(m[1]): m[0].count("\n") for m in PHASE.finditer(source)}
+    lines = {int(m[1]): m[0].count("\n") + UNROLLED * m[0].count("UNROLL_8 for")
+             for m in PHASE.finditer(source)}
     count = min(most, len(lines), sum(lines.values()) // LEAST)
     if count < 2:
         return []

@@ -93,8 +93,9 @@ def test_gradients_have_the_same_bits(commands, monkeypatch):
             *flags(*args), f"-DBY={count}", f"-DAT={time_ns()}"))  # nobody has compiled it
         f = ec.compile(ec.grad(loss, wrt=(0, 1, 2)))
         found.append(f(*arrays))
-        assert ["-c" in command for command in commands] == ([True, True, False] if count > 1
-                                                             else [False])
+        of_kernel = [c for c in commands if not any("ELEMC_LIBMVEC" in word for word in c)]
+        assert ["-c" in command for command in of_kernel] == ([True, True, False] if count > 1
+                                                              else [False])
         commands.clear()
         made = f.specializations[0].source
         assert len(PHASE.findall(made.text)) == len(made.bindings.phases)
