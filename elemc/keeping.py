@@ -219,7 +219,10 @@ class Keeping(Folding):
             if value is not None and value not in self.kept and self.outlasted(value, root) and (
                     not any(n in ended and value.axes <= n.axes for n in folds_below([value]))):
                 there = [v for v, s in self.kept.items() if s is store]
-                after = still_needed([v for r in later for v in r.inputs()], value)
+                makers = [r for r in segment.roots if value in walk(r.inputs(), is_fold)]
+                one = len({r.order for r in makers}) == 1  # which reads before it writes
+                others = [r for r in segment.roots if not (one and r in makers)]
+                after = still_needed([v for r in (*others, *later) for v in r.inputs()], value)
                 if not any(v in after if v in self.buffered else v in here or value in
                            needed_beside(v) for v in there):
                     self.kept[value] = store

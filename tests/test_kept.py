@@ -565,3 +565,22 @@ def test_what_is_taken_for_a_kept_value_alone_is_not_kept_beside_it():
         x, way = np.random.default_rng(n).random((2, n))
         slope = (both(x + 1e-6 * way) - both(x - 1e-6 * way)) / 2e-6
         np.testing.assert_allclose((gradient(x) * way).sum(), slope, rtol=1e-6)
+
+
+@pytest.mark.parametrize("last", [np.tanh, lambda v: v], ids=["tanh", "product"])
+@pytest.mark.parametrize("lines", [(2, 0, 1), (0, 1, 2)], ids=["turned", "rows"])
+def test_another_store_of_the_same_loops_needs_what_waits(last, lines):
+    """What is kept in an output next must not take the place of what another store has yet to read."""
+    def function(x, c):
+        v = c / np.sqrt(np.mean(c * c, axis=2, keepdims=True) + 1)
+        w = last(v * np.sum(v * c, axis=2, keepdims=True))
+        return w * np.sum(w * x, axis=2, keepdims=True), v
+
+    def lay(array, axes):
+        return array.transpose(axes).copy().transpose(np.argsort(axes))
+
+    x, c = np.random.default_rng(5).standard_normal((2, 8, 8, 9))
+    out = lay(np.zeros(x.shape), (2, 0, 1)), np.zeros(x.shape)
+    made = ec.compile(function)(lay(x, lines), lay(c, (1, 0, 2)), out=out)
+    for got, want in zip(made, function(x, c), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-14)
