@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from .templating import environment
 
 LEAST = 60  # lines of a part: to compile as many takes as long as to start a compiler
-UNROLLED = 8  # lines that a loop is worth which is unrolled for several turns, beside its own
+UNROLLED = 8  # lines that a loop is worth, beside its own, which gcc unrolls for several rows
 
 # as kernel.c.j2 lays them out
 PHASE = re.compile(r"^  if \(phase == (\d+)\) \{\n.*?^  \}\n", re.MULTILINE | re.DOTALL)

@@ -28,10 +28,9 @@ from .close import close
 from .cost import HEAVY
 from .emit import Bindings, Source, emit
 from .graph import Accumulate, Cast, Graph, Node
-from .jamming import strips_of
 from .layout import STEPS
 from .maps import Extents, extents_of
-from .nest import Kernel, LaneLoop, Loop, Write, bodies, fills_its_own, statements, values_of
+from .nest import Kernel, LaneLoop, Write, bodies, fills_its_own, statements, values_of
 from .ops import SHORTCUT
 from .quotients import divides
 from .records import dataclass
@@ -253,14 +252,12 @@ def _in_place(spec: Specialized, kernel: Kernel) -> frozenset[tuple[int, int]]:
     """Pairs of output and input that may be one array.
 
     Every element must have been read for the last time when it is written: all reads go through
-    the index of the write, and none follows it in the text, or in a turn that goes twice.  Blocks
-    of what outgrows the caches may be made in place (`THROUGH`).
+    the index of the write, and none follows it in the text, or where lanes end.  Blocks of what
+    outgrows the caches may be made in place (`THROUGH`).
     """
     lines = [s for phase in kernel.phases for s in statements(phase.body)]
     for loop in [*lines]:
-        if isinstance(loop, Loop) and loop.at_once > 1 and strips_of(loop):
-            lines += statements(loop.body)
-        elif isinstance(loop, LaneLoop) and any(f.end_in_lanes for f in loop.folds):
+        if isinstance(loop, LaneLoop) and any(f.end_in_lanes for f in loop.folds):
             lines += statements([s for s in loop.body if bodies(s)])
     reads = [(k, v) for k, s in enumerate(lines) for v in walk(values_of(s)) if isinstance(v, Load)]
     found = set()

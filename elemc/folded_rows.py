@@ -43,7 +43,7 @@ from .values import (
 
 SHARED = 16  # rows of extrema whose lanes are merged once, at least: few are left to all threads
 WIDE = 4  # times as wide are strips of lines from afar: as they go on they are foreseen
-EVEN = 4, 5, 6, 3, 7  # rows that are added at once where their number is known
+EVEN = 4, 5, 6, 3, 7  # rows at once that may leave none; registers hold best what fours share
 FAR_RUN = 2 * RUN  # rows that come from memory, and are long, of which as many go at once
 
 
@@ -56,6 +56,7 @@ def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Spe
     the states that the one before has stored.  Of one operand, so do those that come from memory
     and are neither asked for nor foreseen.  Where sums ask for nothing, for one stream is foreseen,
     so do all whose states stay in the first cache, and longer ones of several operands by fours.
+    Where operands meet, few rows of known number go all at once, others by as many as divide it.
     """
     low, high = spec.between(strip) if strip else (0, 0)
     values = walk((v for r in folded for v in r.inputs()), is_fold)
@@ -67,9 +68,9 @@ def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Spe
         return 1, 1
     run = RUN // 2 if several else FAR_RUN if spec.far and low > NARROW else RUN
     few, many = spec.between(axis)
-    if few == many <= ROWS and all(operands_meet(r.fold) for r in folded):
-        twos = any(r.fold.program.exact for r in folded)  # extrema take two at a time
-        even = [n for n in EVEN if many % n == 0 and not (twos and n % 2)]  # so none are left
+    if 0 < few == many <= ROWS and all(operands_meet(r.fold) for r in folded):
+        twos = any(r.fold.program.exact for r in folded)  # extrema, of which two go in one step
+        even = [n for n in EVEN if many % n == 0 and not (twos and n % 2)]
         run = many if many <= max(EVEN) else even[0] if even else run
         return run, run
     again = any(strip in v.axes and axis not in v.axes for v in values)  # for every row

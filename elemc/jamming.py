@@ -74,8 +74,8 @@ def jam(kernel: Kernel, spec: Specialized) -> None:
 def strips_of(item: Loop) -> list[Blocks]:
     """The folds of rows along strips, into states of their own, in a loop that mixes its turns.
 
-    A turn may go twice, so it gives the same again: it adds to nothing, and leaves nothing in what
-    other turns fill.  (What it reads is then no output: `compiler._in_place`.)
+    Several turns fold, some of them twice, before the first goes on: what follows goes turn by
+    turn, and no fold reads what other turns leave.
     """
     found: list[Blocks] = []
     for s in item.body:
@@ -90,14 +90,7 @@ def strips_of(item: Loop) -> list[Blocks]:
         if not all(isinstance(r, (Let, Write)) or isinstance(r, Loop) and r.kind in (
                 "lane", "parts") for r in rest):
             return []
-    states, plain = {f.name for rows in found for f in rows.folds}, item.kind == "plain" and not (
-        item.reverse or item.independent or item.lines)
-    for s in statements(item.body):
-        match s:
-            case Assign(target=Element() as target):
-                plain &= target.name in states or item.axis in target.dims or target.at is not None
-            case Write():
-                plain &= s.mode == "write"
+    plain = item.kind == "plain" and not (item.reverse or item.independent or item.lines)
     return found if plain and all(map(_adds_rows, found)) else []
 
 

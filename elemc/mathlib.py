@@ -98,7 +98,7 @@ ARGUMENTS: dict[str, str] = {
 
 NOTES: dict[str, str] = {
     **{f"elemc_push_{name}": "onto a pairwise tree, which takes `part`" for name in TREES},
-    **{f"elemc_pull_{name}": "of all that was pushed" for name in TREES},
+    **{f"elemc_pull_{name}": "the total of what was pushed" for name in TREES},
     **dict.fromkeys(_TURNS, "columns of lines that are a step apart")}
 """What some of them are for, where it is not plain."""
 

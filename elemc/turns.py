@@ -72,6 +72,7 @@ class Turns(Fetches):
         """The views of what several turns do at once, and of what each of them does by itself."""
         found: list[dict[str, Any]] = []
         for view in body:
+            assert not view.get("fetch"), "which turn it is for is known within"
             if view["kind"] == "strip":
                 found.append(view | {"body": self.turn_by_turn(view["body"])})
             elif view["kind"] == "blocks":
@@ -101,6 +102,8 @@ def _with_lets(body: Sequence[Statement], lets: Sequence[Let] = ()) -> list[Stat
                 found.append(replace(item, body=[*_used(lets, item.body), *item.body]))
             case Loop() | Write():
                 rest.append(item)
+            case _:
+                assert isinstance(item, Let)
     return [*found, *_used(lets, rest), *rest]
 
 

@@ -73,7 +73,7 @@ def report(source: str, entry: str, flags: tuple[str, ...] = (),
         for loop in loops:
             if any(loop.line in lines for lines in _left_out(source, quick)):
                 loop.other = LEFT_OUT
-    inner = [loop for loop in loops if loop.inner and loop.other != LEFT_OUT]
+    inner = [loop for loop in _innermost(loops) if loop.other != LEFT_OUT]
     done = sum(bool(loop.vectors) for loop in inner)
     width = max((len(loop.verdict) for loop in loops), default=0)
     lines = [f"{entry}: {done} of {len(inner)} innermost loops vectorized by "
@@ -100,6 +100,22 @@ def _loops(source: str) -> list[_Loop]:
                 last += 1
             inner = not any(map(LOOP.match, lines[k + 1:last + 1]))
             found.append(_Loop(k + 1, line, last + 1, inner))
+    return found
+
+
+def _innermost(loops: Sequence[_Loop]) -> list[_Loop]:
+    """The loops with no loop inside, but for such as merely call a function.
+
+    What is unrolled inside of a vectorized one is a part of it.
+    """
+    found = []
+    for loop in loops:
+        around = any(o.vectors and o.line < loop.line <= o.last for o in loops)
+        inside = [o for o in loops if loop.line < o.line <= loop.last]
+        whole = bool(loop.vectors) and all(o.other == "unrolled" for o in inside)
+        part = around and loop.other == "unrolled"
+        if whole if inside else not (part or loop.verdict == "no remark"):
+            found.append(loop)
     return found
 
 
@@ -140,7 +156,8 @@ def _read_gcc(remarks: Remarks, loops: Sequence[_Loop]) -> None:
             loop.vectors.append(f"{match[1]} bytes")
         elif re.search(r"split to 0 loops and \d+ library calls", words):
             loop.other = loop.other or "library call"
-        elif re.search(r"(\d+) iterations completely unrolled|never loops", words) and loop.inner:
+        elif re.search(r"(\d+) iterations completely unrolled|never loops", words) and (
+                loop.inner or loop.text.lstrip().startswith("UNROLL")):
             loop.other = loop.other or "unrolled"
     for loop in loops:
         loop.vectors.sort(key=lambda text: -int(text.split()[0]))

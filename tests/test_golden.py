@@ -55,6 +55,8 @@ KERNELS = {
     "sum_columns": ([x], x.sum(axis=0), {}, lambda x: x.sum(0), 100),
     "sum_columns_of_3": ([x], x.sum(axis=0), {}, lambda x: x.sum(0), 100),
     "matrix_product": ([x, m], x @ m, {}, np.matmul, 90),
+    "squared_distances": ([x, m], ((x[:, None] - m[None]) ** 2).sum(axis=2), {},
+                          lambda x, m: ((x[:, None] - m[None]) ** 2).sum(axis=2), 70),
     "softmax_rows": ([x], softmax(x, -1), {}, lambda x: softmax(x, -1), 79),
     "softmax_columns": ([x], softmax(x, 0), {}, lambda x: softmax(x, 0), 130),
     "logsumexp": ([x], ec.logsumexp(x, axis=-1), {}, lambda x: np.logaddexp.reduce(x, -1), 100),
@@ -101,6 +103,7 @@ KERNELS = {
 # What kernels with known sizes are dumped for.
 SIZED = {"sum_columns_of_3": [np.ones((2000, 3))], "recurrence": [np.ones((64, 64))],
          "variance_of_floats": [np.ones((200, 200), np.float32)], "once": [np.ones((64, 64)), np.ones(64)],
+         "squared_distances": [np.ones((90, 12)), np.ones((70, 12))],
          "matrix_product": [np.ones((90, 80)), np.ones((80, 70))],
          "scaled_rows": [np.ones((1000, 20), np.float32), np.ones(20, np.float32)],
          "poly_streamed": [np.empty(1 << 22)] * 2,  # 32 MiB, which no machine's caches are for

@@ -129,7 +129,7 @@ def test_turns_share_rows(name, size, word):
     else:
         args = pair(*size)
     text = ec.compile(FUNCTIONS[name]).dump(*args)
-    assert f"by {word}, that fold the same rows" in text
+    assert f"by {word}, which fold the same rows" in text
 
 
 def test_rows_lie_side_by_side():
@@ -150,11 +150,21 @@ def test_what_a_turn_leaves_in_an_array_of_its_own_is_not_shared():
 @pytest.mark.parametrize("f", [lambda a, b, c: c + a @ b, lambda a, b, c: c * (a @ b) + c,
                                lambda a, b, c: np.exp(c) * np.sum(a[:, None] * b.T, axis=2)])
 def test_an_output_that_is_an_input(f, rows):
-    """Turns that go twice would read what they have written."""
+    """What turns fold twice is stored once, so that nothing reads what it has written."""
     a, b, c = (RNG.random(shape) for shape in ((rows, 20), (20, 33), (rows, 33)))
-    want = f(a, b, c)
-    ec.compile(f)(a, b, c, out=c)
+    want, made = f(a, b, c), ec.compile(f)
+    made(a, b, c, out=c)
     np.testing.assert_allclose(c, want, rtol=1e-12)
+    assert (3, 2) in made.specializations[-1].in_place
+
+
+@pytest.mark.parametrize("rows", [5, 7, 30])
+def test_an_output_that_is_added_to(rows):
+    a, b, c = (RNG.random(shape) for shape in ((rows, 20), (20, 33), (rows, 33)))
+    made, want = ec.compile(lambda a, b: a @ b), c + a @ b
+    made(a, b, out=c, req="add")
+    np.testing.assert_allclose(c, want, rtol=1e-12)
+    assert "which fold the same rows" in made.specializations[-1].source.text
 
 
 def test_the_ends_of_strips_where_values_are_chosen():

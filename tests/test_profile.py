@@ -345,3 +345,11 @@ def test_loops_that_part_count_as_one():
     [phase] = profile.phases
     assert (phase.counts.elements, phase.counts.written) == (50 * 300, 8 * 50 * 300)
     assert 0 < phase.counts.flops < 20 * 50 * 300
+
+
+def test_loops_over_turns_are_a_part_of_the_vectorized_one_around():
+    lines = ec.compile(lambda a, b: a @ b).dump(
+        np.ones((40, 200)), np.ones((200, 50)), stage="vectorization").splitlines()
+    assert re.search(r": (\d+) of \1 innermost loops vectorized", lines[0])
+    assert sum("vectorized," in line and "INDEPENDENT" in line for line in lines) == 3
+    assert all("unrolled" in line for line in lines if "UNROLL" in line)

@@ -15,7 +15,7 @@ typedef __INT64_TYPE__ int64_t;
 #define UNROLL_8 _Pragma("GCC unroll 8")
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { STRIP = 128, RUN = 4, ROWS = 64 };
-extern void elemc_pull_sum_f64(const double *tree, int64_t count, double *total, int64_t width); /* of all that was pushed */
+extern void elemc_pull_sum_f64(const double *tree, int64_t count, double *total, int64_t width); /* the total of what was pushed */
 extern void elemc_push_sum_f64(double *tree, int64_t count, double *part, int64_t width); /* onto a pairwise tree, which takes `part` */
 
 int kernel_matrix_product(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
@@ -26,7 +26,7 @@ int kernel_matrix_product(int64_t phase, int64_t begin, int64_t end, char *const
   const char *const y_p = p[1]; const int64_t y_s1 = 8, y_s2 = s[1];
   char *const z_p = p[2]; const int64_t z_s0 = s[2], z_s1 = 8;
 
-  /* i0 by sixes, that fold the same rows */
+  /* i0 by sixes, which fold the same rows; the last may be folded again, but is stored once */
   for (int64_t b0 = begin; b0 < end; b0 += 6) {
     for (int64_t b1 = 0; b1 < n1; b1 += STRIP) {
       const int w1 = n1 - b1 < STRIP ? (int)(n1 - b1) : STRIP;
@@ -35,32 +35,37 @@ int kernel_matrix_product(int64_t phase, int64_t begin, int64_t end, char *const
       int64_t sum0_count = 0;
       for (int64_t b2 = 0; b2 < n2; b2 += ROWS, sum0_count++) {
         const int64_t e2 = b2 + ROWS < n2 ? b2 + ROWS : n2;
-        for (int l = 0; l < w1; l++) UNROLL_8 for (int m = 0; m < 6; m++)
-          sum0[m][l] = 0.0;
+        for (int l = 0; l < w1; l++)
+          UNROLL_8 for (int m = 0; m < 6; m++)
+            sum0[m][l] = 0.0;
         for (int64_t k = b2 / RUN; k < e2 / RUN; k++) {
           INDEPENDENT for (int64_t l = 0, i1 = b1; l < w1; l++, i1++) {
             double sum0_l[6];
             UNROLL_8 for (int m = 0; m < 6; m++)
               sum0_l[m] = sum0[m][l];
-            UNROLL for (int64_t r = 0, i2 = k * RUN; r < RUN; r++, i2++) UNROLL_8 for (int m = 0; m < 6; m++) {
-              const int64_t i0 = b0 + m < end ? b0 + m : end - 1; /* or the last one again */
-              const double x_v = AT(const double, x_p, i0 * x_s0 + i2 * x_s2);
-              sum0_l[m] = sum0_l[m] + x_v * AT(const double, y_p, i1 * y_s1 + i2 * y_s2);
-            }
+            UNROLL for (int64_t r = 0, i2 = k * RUN; r < RUN; r++, i2++)
+              UNROLL_8 for (int m = 0; m < 6; m++) {
+                const int64_t i0 = b0 + m < end ? b0 + m : end - 1;
+                const double x_v = AT(const double, x_p, i0 * x_s0 + i2 * x_s2);
+                sum0_l[m] = sum0_l[m] + x_v * AT(const double, y_p, i1 * y_s1 + i2 * y_s2);
+              }
             UNROLL_8 for (int m = 0; m < 6; m++)
               sum0[m][l] = sum0_l[m];
           }
         }
         for (int64_t i2 = e2 / RUN * RUN; i2 < e2; i2++) {
-          INDEPENDENT for (int64_t l = 0, i1 = b1; l < w1; l++, i1++) UNROLL_8 for (int m = 0; m < 6; m++) {
-            const int64_t i0 = b0 + m < end ? b0 + m : end - 1; /* or the last one again */
-            const double x_v = AT(const double, x_p, i0 * x_s0 + i2 * x_s2);
-            sum0[m][l] = sum0[m][l] + x_v * AT(const double, y_p, i1 * y_s1 + i2 * y_s2);
-          }
+          INDEPENDENT for (int64_t l = 0, i1 = b1; l < w1; l++, i1++)
+            UNROLL_8 for (int m = 0; m < 6; m++) {
+              const int64_t i0 = b0 + m < end ? b0 + m : end - 1;
+              const double x_v = AT(const double, x_p, i0 * x_s0 + i2 * x_s2);
+              sum0[m][l] = sum0[m][l] + x_v * AT(const double, y_p, i1 * y_s1 + i2 * y_s2);
+            }
         }
-        if (n2 > ROWS) for (int m = 0; m < 6; m++) elemc_push_sum_f64(sum0_tree[m], sum0_count, sum0[m], w1);
+        if (n2 > ROWS) for (int m = 0; m < 6; m++)
+          elemc_push_sum_f64(sum0_tree[m], sum0_count, sum0[m], w1);
       }
-      if (n2 > ROWS || !n2) for (int m = 0; m < 6; m++) elemc_pull_sum_f64(sum0_tree[m], sum0_count, sum0[m], w1);
+      if (n2 > ROWS || !n2) for (int m = 0; m < 6; m++)
+        elemc_pull_sum_f64(sum0_tree[m], sum0_count, sum0[m], w1);
       for (int64_t m = 0, i0 = b0; m < 6 && i0 < end; m++, i0++) {
         INDEPENDENT for (int64_t l = 0, i1 = b1; l < w1; l++, i1++)
           AT(double, z_p, i0 * z_s0 + i1 * z_s1) = sum0[m][l];

@@ -14,7 +14,7 @@ typedef __INT64_TYPE__ int64_t;
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { STRIP = 1024, STAGE = 64, RUN = 4, ROWS = 64 };
 extern void elemc_exp_each(void *to, const void *x, int64_t n);
-extern void elemc_pull_sum_f64(const double *tree, int64_t count, double *total, int64_t width); /* of all that was pushed */
+extern void elemc_pull_sum_f64(const double *tree, int64_t count, double *total, int64_t width); /* the total of what was pushed */
 extern void elemc_push_sum_f64(double *tree, int64_t count, double *part, int64_t width); /* onto a pairwise tree, which takes `part` */
 
 /* the greater; NaN if either is */

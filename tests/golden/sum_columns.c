@@ -13,7 +13,7 @@ typedef __INT64_TYPE__ int64_t;
 #define UNROLL _Pragma("GCC unroll 4")
 #define INDEPENDENT _Pragma("GCC ivdep")
 enum { STRIP = 1024, RUN = 4, ROWS = 64 };
-extern void elemc_pull_sum_f64(const double *tree, int64_t count, double *total, int64_t width); /* of all that was pushed */
+extern void elemc_pull_sum_f64(const double *tree, int64_t count, double *total, int64_t width); /* the total of what was pushed */
 extern void elemc_push_sum_f64(double *tree, int64_t count, double *part, int64_t width); /* onto a pairwise tree, which takes `part` */
 
 int kernel_sum_columns(int64_t phase, int64_t begin, int64_t end, char *const *p, const int64_t *s,
