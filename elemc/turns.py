@@ -10,6 +10,7 @@ from typing import Any
 from .fetching import Fetches
 from .jamming import adds_slices, other_turn, strips_of
 from .nest import Blocks, Let, Loop, Statement, Write, names_made, names_used, statements
+from .nest_leaves import Element
 from .paired import beside, nested, whole
 from .row_ends import grouped, turns
 
@@ -64,19 +65,23 @@ class Turns(Fetches):
                         "count": item.at_once}
         self.several = {f.name for rows in strips_of(item) for f in rows.folds}
         self.at_once = item.at_once
-        together = self.turn_by_turn(self.body(_with_lets(item.body)))
+        body = _with_lets(item.body)
+        together = self.turn_by_turn(body, self.body(body))
         self.crossed, self.several, self.at_once = {}, set(), 1
         return {"together": together, "by": TOGETHER[item.at_once], "at_once": item.at_once}
 
-    def turn_by_turn(self, body: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    def turn_by_turn(self, body: Sequence[Statement], views: Sequence[dict[str, Any]]
+                     ) -> list[dict[str, Any]]:
         """The views of what several turns do at once, and of what each of them does by itself."""
         found: list[dict[str, Any]] = []
-        for view in body:
+        for item, view in zip(body, views, strict=True):
             assert not view.get("fetch"), "which turn it is for is known within"
-            if view["kind"] == "strip":
-                found.append(view | {"body": self.turn_by_turn(view["body"])})
-            elif view["kind"] == "blocks":
+            if isinstance(item, Loop) and item.kind == "strip":
+                found.append(view | {"body": self.turn_by_turn(item.body, view["body"])})
+            elif isinstance(item, Blocks):
                 found.append(view)
+            elif isinstance(item, Loop) and _stores_states(item) and not view["last"]:
+                found.append({"kind": "all turns", "turns": self.crossed, "lane": view})
             else:
                 if not found or found[-1]["kind"] != "turns":
                     found.append({"kind": "turns", "turns": self.crossed, "body": []})
@@ -105,6 +110,13 @@ def _with_lets(body: Sequence[Statement], lets: Sequence[Let] = ()) -> list[Stat
             case _:
                 assert isinstance(item, Let)
     return [*found, *_used(lets, rest), *rest]
+
+
+def _stores_states(item: Loop) -> bool:
+    """Whether a loop does nothing but store what was folded, which may be stored twice."""
+    return item.kind == "lane" and all(
+        isinstance(s, Write) and s.mode == "write" and s.mask is None
+        and isinstance(s.value, Element) for s in item.body)
 
 
 def _used(lets: Sequence[Let], body: Sequence[Statement]) -> list[Let]:

@@ -26,7 +26,7 @@ int kernel_matrix_product(int64_t phase, int64_t begin, int64_t end, char *const
   const char *const y_p = p[1]; const int64_t y_s1 = 8, y_s2 = s[1];
   char *const z_p = p[2]; const int64_t z_s0 = s[2], z_s1 = 8;
 
-  /* i0 by sixes, which fold the same rows; the last may be folded again, but is stored once */
+  /* i0 by sixes, which fold the same rows; the last may be folded again */
   for (int64_t b0 = begin; b0 < end; b0 += 6) {
     for (int64_t b1 = 0; b1 < n1; b1 += STRIP) {
       const int w1 = n1 - b1 < STRIP ? (int)(n1 - b1) : STRIP;
@@ -66,10 +66,11 @@ int kernel_matrix_product(int64_t phase, int64_t begin, int64_t end, char *const
       }
       if (n2 > ROWS || !n2) for (int m = 0; m < 6; m++)
         elemc_pull_sum_f64(sum0_tree[m], sum0_count, sum0[m], w1);
-      for (int64_t m = 0, i0 = b0; m < 6 && i0 < end; m++, i0++) {
-        INDEPENDENT for (int64_t l = 0, i1 = b1; l < w1; l++, i1++)
+      INDEPENDENT for (int64_t l = 0, i1 = b1; l < w1; l++, i1++)
+        UNROLL_8 for (int m = 0; m < 6; m++) {
+          const int64_t i0 = b0 + m < end ? b0 + m : end - 1;
           AT(double, z_p, i0 * z_s0 + i1 * z_s1) = sum0[m][l];
-      }
+        }
     }
   }
   return 0;

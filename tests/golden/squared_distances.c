@@ -28,7 +28,7 @@ int kernel_squared_distances(int64_t phase, int64_t begin, int64_t end, char *co
   for (int64_t b0 = begin; b0 < end; b0 += SIDED) {
     const int w0 = end - b0 < SIDED ? (int)(end - b0) : SIDED;
     elemc_turn_64(y_rows0, SIDED * 8, y_p + b0 * y_s0, y_s0, n1, w0);
-    /* i2 by sixes, which fold the same rows; the last may be folded again, but is stored once */
+    /* i2 by sixes, which fold the same rows; the last may be folded again */
     for (int64_t b2 = 0; b2 < n2; b2 += 6) {
       /* sum0: sum along i1 */
       _Alignas(64) double sum0[6][SIDED];
@@ -51,10 +51,11 @@ int kernel_squared_distances(int64_t phase, int64_t begin, int64_t end, char *co
             sum0[m][l] = sum0_l[m];
         }
       }
-      for (int64_t m = 0, i2 = b2; m < 6 && i2 < n2; m++, i2++) {
-        INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
+      INDEPENDENT for (int64_t l = 0, i0 = b0; l < w0; l++, i0++)
+        UNROLL_8 for (int m = 0; m < 6; m++) {
+          const int64_t i2 = b2 + m < n2 ? b2 + m : n2 - 1;
           AT(double, z_p, i0 * z_s0 + i2 * z_s2) = sum0[m][l];
-      }
+        }
     }
   }
   return 0;
