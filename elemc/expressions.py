@@ -73,7 +73,7 @@ class Expressions:
         self.types: set[str] = set()
         self.mentioned: set[str] = set()
         self.running: set[str] = set()  # folds whose states are in registers for several rows
-        self.several: set[str] = set()  # folds of which each of several turns has a state
+        self.crossed: dict[str, Any] = {}  # the loop of which each turn has `states` of its own
         self.target = ""  # what is being assigned to
         self.width = 0  # of narrow rows
         self.strip = "STRIP"  # the name of the length of strips around
@@ -348,7 +348,7 @@ class Expressions:
 
     def of_turn(self, name: str, end: str = "") -> str:
         """The states of a fold, or another array, of this turn of a loop."""
-        return f"{name}{end}{'[m]' if name in self.several else ''}"
+        return f"{name}{end}{'[m]' if name in self.crossed.get('states', ()) else ''}"
 
     def place(self, element: Element, places: Mapping[str, Affine] | None = None) -> str:
         """The index of an element of a buffer or local array; at `places` along some axes."""

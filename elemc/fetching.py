@@ -41,7 +41,6 @@ class Fetches(RowEnds):
         self.fetched: set[int] = set()  # operands that loops ask for in advance
         self.at_once = 1  # how many turns of the loop around go at once
         self.streams = False  # whether these are streams of memory
-        self.crossed: dict[str, Any] = {}  # the loop of which each turn has states of its own
 
     def fetches(self, item: LaneLoop | Loop, first: str, most: int = 1, around: str = "",
                 last: str = "") -> list[tuple[str, str, int]]:

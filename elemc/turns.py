@@ -62,12 +62,12 @@ class Turns(Fetches):
         Where one loop folds for all, those that are missing at the end are the last one again.
         """
         self.crossed = {"var": view["var"], "first": view["base"], "stop": view["stop"],
-                        "count": item.at_once}
-        self.several = {f.name for rows in strips_of(item) for f in rows.folds}
+                        "count": item.at_once,
+                        "states": {f.name for rows in strips_of(item) for f in rows.folds}}
         self.at_once = item.at_once
         body = _with_lets(item.body)
         together = self.turn_by_turn(body, self.body(body))
-        self.crossed, self.several, self.at_once = {}, set(), 1
+        self.crossed, self.at_once = {}, 1
         return {"together": together, "by": TOGETHER[item.at_once], "at_once": item.at_once}
 
     def turn_by_turn(self, body: Sequence[Statement], views: Sequence[dict[str, Any]]
@@ -76,16 +76,17 @@ class Turns(Fetches):
         found: list[dict[str, Any]] = []
         for item, view in zip(body, views, strict=True):
             assert not view.get("fetch"), "which turn it is for is known within"
+            apart = bool(found) and found[-1]["kind"] == "turns"
             if isinstance(item, Loop) and item.kind == "strip":
                 found.append(view | {"body": self.turn_by_turn(item.body, view["body"])})
             elif isinstance(item, Blocks):
                 found.append(view)
+            elif apart:
+                found[-1]["body"].append(view)
             elif isinstance(item, Loop) and _stores_states(item) and not view["last"]:
                 found.append({"kind": "all turns", "turns": self.crossed, "lane": view})
             else:
-                if not found or found[-1]["kind"] != "turns":
-                    found.append({"kind": "turns", "turns": self.crossed, "body": []})
-                found[-1]["body"].append(view)
+                found.append({"kind": "turns", "turns": self.crossed, "body": [view]})
         return found
 
     def other_turn(self, body: Sequence[Statement], k: int = 0) -> list[Statement]:
