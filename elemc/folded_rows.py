@@ -47,8 +47,8 @@ EVEN = 4, 5, 6, 3, 7  # rows at once that may leave none; registers hold best wh
 FAR_RUN = 2 * RUN  # rows that come from memory, and are long, of which as many go at once
 
 
-def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Specialized
-                 ) -> tuple[int, int]:
+def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Specialized,
+                 whole: bool) -> tuple[int, int]:
     """How many rows are added to a strip of states before these go to memory.
 
     The second cache sends few lines at a time, so rows of several operands go by twos.  What is
@@ -56,7 +56,8 @@ def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Spe
     the states that the one before has stored.  Of one operand, so do those that come from memory
     and are neither asked for nor foreseen.  Where sums ask for nothing, for one stream is foreseen,
     so do all whose states stay in the first cache, and longer ones of several operands by fours.
-    Where operands meet, few rows of known number go all at once, others by as many as divide it.
+    Where operands meet, few rows of known number, if they are the `whole` axis, go all at once,
+    others by as many as divide it.
     """
     low, high = spec.between(strip) if strip else (0, 0)
     values = walk((v for r in folded for v in r.inputs()), is_fold)
@@ -68,7 +69,7 @@ def rows_at_once(folded: Sequence[Root], axis: str, strip: str | None, spec: Spe
         return 1, 1
     run = RUN // 2 if several else FAR_RUN if spec.far and low > NARROW else RUN
     few, many = spec.between(axis)
-    if 0 < few == many <= ROWS and all(operands_meet(r.fold) for r in folded):
+    if whole and 0 < few == many <= ROWS and all(operands_meet(r.fold) for r in folded):
         twos = any(r.fold.program.exact for r in folded)  # extrema, of which two go in one step
         even = [n for n in EVEN if many % n == 0 and not (twos and n % 2)]
         run = many if many <= max(EVEN) else even[0] if even else run

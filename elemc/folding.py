@@ -176,7 +176,7 @@ class Folding(Merging):
         short = chunk == str(ROWS) or laned  # one block needs no tree
         folds = self.lane_folds(merged, short)
         rows = merged, inner[-1], strip, self.spec
-        run, foreseen = rows_at_once(*rows)
+        run, foreseen = rows_at_once(*rows, whole=not chunk)
         loop = Blocks(inner[-1], folds, [], strip, foreseen_late(*rows), run=run, foreseen=foreseen)
         inside = scope.inside(loop.body)
         direct = strip is not None and all(next_axis(r, inner) == strip for r in merged)
