@@ -288,9 +288,9 @@ class FoldLoops(Turns):
             f.part or f.rows for f in item.folds)
         parts = any(isinstance(s, Write) or isinstance(s, Loop) and s.kind == "parts"
                     for s in statements(item.body))  # lines are written one after the other
-        *lets, lane = item.body
+        *lets, last = item.body
         if apart or parts or _cost(item.body) >= HEAVY or not (
-                isinstance(lane, Loop) and all(isinstance(s, Let) for s in lets)):
+                isinstance(last, Loop) and all(isinstance(s, Let) for s in lets)):
             return None
         lane = _one_loop(item.body)
         self.running = {f.name for f in item.folds}
@@ -318,10 +318,10 @@ class FoldLoops(Turns):
             self.instead[item.axis] = f"({self.var(item.axis)} + 1)"
         del self.instead[item.axis]
         self.helpers |= dict.fromkeys(function for function, _ in folds.values())
+        states = [self.of_turn(name, "_l") for name in folds]
         return made + [
             {"kind": "assign", "target": state, "value": f"{of}({state}, {one}, {two})"}
-            for (name, (of, _)), one, two in zip(folds.items(), *values, strict=True)
-            for state in (self.of_turn(name, "_l"),)]
+            for state, (of, _), one, two in zip(states, folds.values(), *values, strict=True)]
 
     def packed(self, item: Blocks) -> dict[str, Any]:
         """Several rows of a narrow strip side by side."""

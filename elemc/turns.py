@@ -75,9 +75,9 @@ class Turns(Fetches):
         """The views of what several turns do at once, and of what each of them does by itself."""
         found: list[dict[str, Any]] = []
         for item, view in zip(body, views, strict=True):
-            assert not view.get("fetch"), "which turn it is for is known within"
             apart = bool(found) and found[-1]["kind"] == "turns"
             if isinstance(item, Loop) and item.kind == "strip":
+                assert not view["fetch"], "which turn it is for is known within"
                 found.append(view | {"body": self.turn_by_turn(item.body, view["body"])})
             elif isinstance(item, Blocks):
                 found.append(view)
