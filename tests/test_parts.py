@@ -86,6 +86,8 @@ def loss(x, g, b):
 def test_gradients_have_the_same_bits(commands, monkeypatch):
     rng = np.random.default_rng(0)
     arrays = rng.random((2000, 70)), rng.random(70), rng.random(70)
+    build._support(build.toolchain(), "elemc_tree_sum_f64")  # beside it there were fewer compilers
+    commands.clear()
     found, flags = [], build.kernel_flags
     for count in (3, 1):
         monkeypatch.setattr(build_jobs, "cpus", lambda count=count: count)
@@ -93,9 +95,8 @@ def test_gradients_have_the_same_bits(commands, monkeypatch):
             *flags(*args), f"-DBY={count}", f"-DAT={time_ns()}"))  # nobody has compiled it
         f = ec.compile(ec.grad(loss, wrt=(0, 1, 2)))
         found.append(f(*arrays))
-        of_kernel = [c for c in commands if not any("ELEMC_LIBMVEC" in word for word in c)]
-        assert ["-c" in command for command in of_kernel] == ([True, True, False] if count > 1
-                                                              else [False])
+        assert ["-c" in command for command in commands] == ([True, True, False] if count > 1
+                                                             else [False])
         commands.clear()
         made = f.specializations[0].source
         assert len(PHASE.findall(made.text)) == len(made.bindings.phases)
