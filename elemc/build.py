@@ -184,10 +184,10 @@ def _new_support(tool: Toolchain, jobs: Sequence[Job], meanwhile: Callable[[], N
 def _support_job(tool: Toolchain, name: str) -> Job:
     from .build_jobs import Job
 
-    if name == RUNTIME:  # kernels call libm, too
+    if name == RUNTIME:  # the others and kernels, which are opened after it, call libm, too
         return Job(tool, name, own_source("runtime.c"), links=("-lpthread", "-lm"))
     flags = (f"-DELEMC_LIBMVEC={open_libmvec() if tool.simd else 0}",)
-    return Job(tool, name, mathlib.source(name), flags, ("-lm",))
+    return Job(tool, name, mathlib.source(name), flags, tool.links)
 
 
 def _known_support(tool: Toolchain, name: str, known: dict[str, tuple[str, str]]) -> bool:
