@@ -1,9 +1,9 @@
 """The math library: what it has, and its C.
 
 Shared objects, of which a machine compiles those that its kernels call: one for each function of
-doubles or of floats, and one each for special functions, complex ones, blocks, blocks of integers,
-which take four times as long to compile, trees of sums, and lines that are turned, which would take
-as long in a kernel as all else.  For every function f they export
+doubles or of floats, for both of special and of complex ones, for what is done to blocks of
+numbers, trees of sums, and lines that are turned, which would take as long in a kernel as all else.
+For every function f they export
 `double elemc_f(double...)` and `float elemc_ff(float...)`; for those in `SIMD`, where glibc's
 libmvec is used, also the variants that vectorized loops call (`variants`); with AVX-512 or AVX2
 some of them are computed here instead (`WIDE`), faster and closer than libmvec does; and for those
@@ -56,13 +56,10 @@ COMPLEX: frozenset[str] = frozenset(_COMPLEX_LIBM + _COMPLEX_OWN)
 """Base names of the complex functions: `exp` is `elemc_cexp` and `elemc_cexpf`."""
 
 
-SPECIALS, COMPLEXES = "elemc_special", "elemc_complex"
-BLOCK, INTEGERS = "elemc_blocks", "elemc_integers"
-
 WHOLE = ("floor_divide", "remainder")  # of 64-bit integers
 _ENDS = "void *to, const void *from, int64_t n"
-_OF_FLOATS = {
-    "elemc_floats_of_halves": _ENDS, "elemc_halves_of_floats": _ENDS,
+_HALVES = {"elemc_floats_of_halves": _ENDS, "elemc_halves_of_floats": _ENDS}
+_QUOTIENTS = {
     "elemc_quotients": f"{_ENDS}, double y, double near, int divides",
     "elemc_quotients_by": f"{_ENDS}, const void *y, const void *near, int divides",
 }
@@ -90,7 +87,7 @@ _EACH: dict[str, str] = {
     f"{function}_each": function for function, (name, _) in _OF_TYPES.items()
     if name in SIMD and FUNCTIONS[name] == 1}
 ARGUMENTS: dict[str, str] = {
-    **_OF_FLOATS, **_OF_INTEGERS, **_OF_TREES,
+    **_HALVES, **_QUOTIENTS, **_OF_INTEGERS, **_OF_TREES,
     **dict.fromkeys(_EACH, "void *to, const void *x, int64_t n"),
     **dict.fromkeys(_TURNS, "void *to, int64_t to_step, const void *from, int64_t step, "
                             "int64_t rows, int64_t columns")}
@@ -105,21 +102,28 @@ NOTES: dict[str, str] = {
 _SPECIAL = {name: count for name, count in FUNCTIONS.items() if _WAYS[name] == "special"}
 
 LIBRARIES: dict[str, str] = {
-    **dict.fromkeys(_OF_FLOATS, BLOCK), **dict.fromkeys(_OF_INTEGERS, INTEGERS),
-    **_EACH, **{function: function for function in (*_OF_TYPES, *_TURNS)},
+    **_EACH,
+    **{function: function for function in (*_OF_TYPES, *_HALVES, *_QUOTIENTS, *_OF_INTEGERS,
+                                            *_TURNS)},
     **{function: f"elemc_tree_{name}" for function in _OF_TREES
        for name in TREES if function.endswith(name)},
-    **{f"elemc_{name}{end}": SPECIALS for name in _SPECIAL for end in ("", "f")},
-    **{f"elemc_c{name}{end}": COMPLEXES for name in COMPLEX for end in ("", "f")},
+    **{f"elemc_{name}{end}": f"elemc_{name}" for name in (*_SPECIAL, *(f"c{n}" for n in COMPLEX))
+       for end in ("", "f")},
 }
 """C function -> name of the library that has it."""
 
 # Of the others, their templates and what these are told.
 _TEMPLATES: dict[str, tuple[str, dict[str, object]]] = {
-    SPECIALS: ("mathlib_special.c.j2", {"functions": _SPECIAL}),
-    COMPLEXES: ("mathlib_complex.c.j2", {"complexes": _COMPLEX_LIBM}),
-    BLOCK: ("mathlib_blocks.c.j2", {}),
-    INTEGERS: ("mathlib_integers.c.j2", {"whole": WHOLE}),
+    **{f"elemc_{name}": ("mathlib_special.c.j2", {"asked": name, "count": count})
+       for name, count in _SPECIAL.items()},
+    **{f"elemc_c{name}": ("mathlib_complex.c.j2", {"asked": name, "complexes": _COMPLEX_LIBM})
+       for name in COMPLEX},
+    **{function: ("mathlib_halves.c.j2", {"narrow": function.startswith("elemc_halves")})
+       for function in _HALVES},
+    **{function: ("mathlib_quotients.c.j2", {"each": function.endswith("_by")})
+       for function in _QUOTIENTS},
+    **{f"elemc_{name}{end}": ("mathlib_integers.c.j2", {"name": name, "each": bool(end)})
+       for name in WHOLE for end in ("", "_by")},
     **{f"elemc_tree_{name}": ("mathlib_tree.c.j2", {"helper": name, **tree})
        for name, tree in TREES.items()},
     **{function: ("mathlib_turn.c.j2", {"size": size}) for function, size in _TURNS.items()},
