@@ -271,6 +271,22 @@ def test_functions_of_many_agree_with_that_of_one(name, dtype):
                 assert (out[len(part):] == 7).all()
 
 
+def powers(dtype):
+    """Bases, exponents and powers that all are numbers of the type."""
+    most = 1 << np.finfo(dtype).nmant + 1
+    found = [(base / part, e, base**e / part**e) for base in range(2, 100) for part in (1, 4, 8)
+             for e in range(1, 54) if base**e < most]
+    found += [(2.0**k, -e, 2.0**(-k * e)) for k in (-3, -1, 1, 2) for e in range(1, 30)]
+    return np.array(found).T.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_powers_that_are_numbers(dtype):
+    """The last of few roundings is nearly the only one, so that these are exact."""
+    base, exponent, want = powers(dtype)
+    np.testing.assert_array_equal(evaluate("pow", base, exponent), want)
+
+
 @pytest.mark.parametrize("flags", [("-mno-avx512f",), ("-mno-avx512f", "-mno-fma")])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_of_older_processors(dtype, flags):
@@ -295,6 +311,8 @@ def test_of_older_processors(dtype, flags):
             for got in (function(*place), of_many):
                 same = got == mine or got != got and mine != mine  # special, or hardly finite
                 assert same or exact is not None and error(exact, got, dtype) <= ULPS, (name, place)
+    power = getattr(library, suffixed("elemc_pow", dtype))
+    assert [place for *place, want in powers(dtype).T.tolist() if power(*place) != want] == []
 
 
 def test_vectorized():
