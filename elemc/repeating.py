@@ -131,8 +131,10 @@ def _name(value: Value, operands: Sequence[Operand], taken: set[str]) -> str:
 
 def with_copies(item: Statement, copies: Mapping[Value, Value]) -> Statement:
     """A statement that reads copies."""
-    new: dict[Value, Value] = {}
-    for value in walk(values_of(item), copies.__contains__):
+    below, new = walk(values_of(item), copies.__contains__), dict[Value, Value]()
+    if copies.keys().isdisjoint(below):
+        return item
+    for value in below:
         new[value] = copies.get(value) or over_new(value, new)
     if isinstance(item, Write):
         return replace(item, value=new[item.value], mask=item.mask and new[item.mask])
