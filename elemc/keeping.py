@@ -326,6 +326,7 @@ class Keeping(Folding):
         users, strip = [r for s in later for r in s.roots], open_strip(bound)
         shared = scope is None
         wanted = {n for r in users for n in r.needs}
+        wanted |= {n for r in users for n in folds_below(self.waiting.get(r.of, ()))}
         late: dict[Fold, frozenset[Fold]] = {}
         for root in segment.roots:
             fold = root.of

@@ -584,3 +584,17 @@ def test_another_store_of_the_same_loops_needs_what_waits(last, lines):
     made = ec.compile(function)(lay(x, lines), lay(c, (1, 0, 2)), out=out)
     for got, want in zip(made, function(x, c), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-14)
+
+
+def test_what_waits_for_a_fold_needs_another_one_that_ended_elsewhere():
+    """Of what waits until a sum ends, another factor is in a buffer, which the sum does not take."""
+    def function(h, w, a, b):
+        k = h @ w
+        return np.exp((k @ b) @ np.swapaxes(k @ a, -1, -2) * 0.1)
+
+    random = np.random.default_rng(6)
+    h, a, b, slope = (random.random(s) for s in ((6, 7, 4), (4, 2), (4, 2), (6, 7, 7)))
+    w = np.broadcast_to(random.random((4, 1)), (4, 4))  # so that k has one column
+    pull = ec.vjp(ec.compile(function))
+    for got, want in zip(pull(h, w, a, b, slope), pull(h, w.copy(), a, b, slope), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12)

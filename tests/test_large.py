@@ -788,3 +788,17 @@ def test_few_rows_beside_what_lies_apart_or_is_read_again(large):
         f = ec.compile(function)
         assert "elemc_stream" in f.dump(*args)
         np.testing.assert_allclose(f(*args), function(*args), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [7, 9, 16, 33])
+def test_chunks_have_no_tiles(rows):
+    """What is read across in chunks of an axis is not turned in tiles along that."""
+    def function(h, w):
+        a = h @ np.swapaxes(h, -1, -2)
+        return np.exp((a @ (h @ w) + h) * 0.1), a
+
+    random = np.random.default_rng(rows)
+    h, *slopes = (random.random(s) for s in ((3, rows, 1), (3, rows, 1), (3, rows, rows)))
+    pull, w = ec.vjp(ec.compile(function)), random.random((1, 1))
+    for got, want in zip(pull(np.asfortranarray(h), w, *slopes), pull(h, w, *slopes), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12)
