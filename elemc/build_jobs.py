@@ -31,7 +31,7 @@ PLAIN = "-fno-tree-vectorize"
 FULL = ("No space left on device", "Disk quota exceeded")
 MOST_WORDS = 6000  # characters of the compiler's words in an error
 
-_at_work: set[Path] = set()  # where this process compiles; those at once share the CPUs
+_at_work: set[Path] = set()  # where this process compiles large kernels; they share the CPUs
 os.register_at_fork(after_in_child=_at_work.clear)
 
 
@@ -156,14 +156,10 @@ def _compile(job: Job, work: Path) -> dict[str, object]:
     (work / cache.SOURCE).write_text(job.text, encoding="utf-8")
     start = time.perf_counter()
     command = job.command(cache.SOURCE)
-    _at_work.add(work)
-    try:
-        parts = _compile_parts(job, work)
-        early = None if parts else build_early.started(job.command(*build_early.SOURCE))
-        if not parts and (early is None or not early.finish(job.text, job.name, work)):
-            command = _run_again(job, command, work)
-    finally:
-        _at_work.discard(work)
+    parts = _compile_parts(job, work)
+    early = None if parts else build_early.started(job.command(*build_early.SOURCE))
+    if not parts and (early is None or not early.finish(job.text, job.name, work)):
+        command = _run_again(job, command, work)
     return {
         "name": job.name,
         "command": list(command),
@@ -179,7 +175,17 @@ def _compile_parts(job: Job, work: Path) -> int:
 
     That is small, or shows why a part failed, or there are no more threads, as at an exit.
     """
-    parts = parts_of(job.text, job.name, cpus() // len(_at_work))
+    if not parts_of(job.text, job.name, 2):
+        return 0
+    _at_work.add(work)
+    try:
+        return _compile_each(parts_of(job.text, job.name, cpus() // len(_at_work)), job, work)
+    finally:
+        _at_work.discard(work)
+
+
+def _compile_each(parts: Sequence[str], job: Job, work: Path) -> int:
+    """Make the library of these parts, if any, and say of how many; 0 if one failed."""
     if not parts:
         return 0
     with tempfile.TemporaryDirectory(dir=work) as place:
