@@ -240,7 +240,7 @@ class Keeping(Folding):
             if value in walk(other.inputs(), is_fold):
                 ahead = self.depth(root) - self.depth(other)
                 beside = place[other.of] == place[root.of]
-                same = beside and not scans and set(other.loops) == set(root.loops)
+                same = beside and not scans and other.order == root.order
                 waits = any(place.get(n) == place[root.of] for n in {*other.needs} - {*root.needs})
                 after = ahead < 0 or place[other.of] > place[root.of]
                 if waits or after or (ahead == 0 or beside) and not same:

@@ -1,7 +1,8 @@
 """Random programs: dear values that maps, folds and scans along one axis share, and several outputs.
 
-Of floats, or of integers and what becomes of them where they meet floats.  Two inputs of one shape, with rows of some lengths, in layouts that go one way and the other: what
-decides where values are kept, in which order loops go, and where what waits for another loop waits.
+Of floats, or of integers and what becomes of them where they meet floats.  Two inputs of one shape,
+with rows of some lengths, in layouts that go one way and the other: what decides where values are
+kept, in which order loops go, and where what waits for another loop waits.
 A program is a function of NumPy, which is the oracle as it stands, on numbers of extended precision.
 """
 
@@ -34,6 +35,7 @@ STEPS = (
 FOLDS = ("np.sum({a}, axis={axis})", "np.max({a} * {b}, axis={axis})", "np.sum({a}, axis={other})",
          "np.mean({a} * {b})")
 MOST = 100  # the size of values
+LAYOUTS = ("C", "F", "F", "sliced", "middle", "turned")
 
 # What is exact of integers, and goes on without jumps where one operand is a float.
 MIXED = (
@@ -75,13 +77,13 @@ PAIRS = (*[(a, a) for a in ("int64", "int32", "int16", "int8", "uint8", "uint16"
 @dataclass
 class Program:
     text: str
-    shape: tuple
+    shapes: dict  # name of an input -> its shape
     dtypes: tuple  # of the inputs
     inputs: tuple  # layouts
     outs: tuple  # of the arrays for the results; none for new ones
 
     def code(self):
-        return (f"import numpy as np\n\n{self.text}\n# shape {self.shape}, {self.dtypes}, layouts "
+        return (f"import numpy as np\n\n{self.text}\n# {self.shapes}, {self.dtypes}, layouts "
                 f"{self.inputs}{f' -> {self.outs}' * bool(self.outs)}")
 
     def function(self):
@@ -92,7 +94,7 @@ class Program:
 
     def tame(self, most):
         """Whether NumPy takes the program, and all values are of a size at which differences are of use."""
-        env = dict(zip("xc", self.arrays(), strict=True), np=np)
+        env = dict(zip(self.shapes, self.arrays(), strict=True), np=np)
         lines = self.text.splitlines()[1:-1]
         try:
             quiet(exec, "\n".join(map(str.strip, lines)), env)
@@ -103,8 +105,8 @@ class Program:
     def arrays(self):
         rng = np.random.default_rng(len(self.text))
         mixed = len(set(self.dtypes)) > 1 or self.dtypes[0][0] != "f"
-        return [lay(numbers(rng, self.shape, np.dtype(dtype), mixed), layout)
-                for dtype, layout in zip(self.dtypes, self.inputs, strict=True)]
+        return [lay(numbers(rng, shape, np.dtype(dtype), mixed), layout) for shape, dtype, layout
+                in zip(self.shapes.values(), self.dtypes, self.inputs, strict=True)]
 
 
 def numbers(rng, shape, dtype, mixed):
@@ -115,11 +117,14 @@ def numbers(rng, shape, dtype, mixed):
 
 
 def lay(array, layout):
-    """`array` as it lies in C or F order, every second one in memory, or in another order of axes."""
+    """`array` as it lies in another order of axes, every second one in memory, or as one column."""
     if layout == "sliced" and array.ndim:
         return np.repeat(array, 2, axis=-1)[..., ::2]
-    axes = {"F": (2, 1, 0), "middle": (1, 0, 2), "turned": (2, 0, 1)}.get(layout, (0, 1, 2))
-    axes = [a for a in axes if a < array.ndim]
+    if layout == "stretched" and array.size:
+        return np.broadcast_to(array[..., :1], array.shape)
+    axes = [*range(array.ndim)]
+    axes = {"F": axes[::-1], "middle": [*axes[1:2], *axes[:1], *axes[2:]],
+            "turned": axes[-1:] + axes[:-1]}.get(layout, axes)
     return array.transpose(axes).copy().transpose(np.argsort(axes))
 
 
@@ -147,9 +152,9 @@ def programs(draw, mixed=False):
     short = [range(1, 9), range(9, 41)]
     sizes = [pick(pick(short if ndim == 3 and k != axis else [*short, range(41, 200)]))
              for k in range(ndim)]
-    layouts = ["C", "F", "F", "sliced", "middle", "turned"]
-    outs = tuple(pick(layouts) for _ in results) if pick([False, False, True]) else ()
+    outs = tuple(pick(LAYOUTS) for _ in results) if pick([False, False, True]) else ()
     dtypes = pick(PAIRS if mixed else [(a, a) for a in ["float64"] * 4 + ["float32"]])
-    program = Program(text, tuple(sizes), dtypes, (pick(layouts), pick(layouts)), outs)
+    program = Program(text, dict.fromkeys("xc", tuple(sizes)), dtypes,
+                      (pick(LAYOUTS), pick(LAYOUTS)), outs)
     assume(program.tame(LARGEST if mixed else MOST))
     return program

@@ -598,3 +598,20 @@ def test_what_waits_for_a_fold_needs_another_one_that_ended_elsewhere():
     pull = ec.vjp(ec.compile(function))
     for got, want in zip(pull(h, w, a, b, slope), pull(h, w.copy(), a, b, slope), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_strips_store_over_what_rows_behind_them_need():
+    """Two stores that go through the same axes share no loop where one of them goes in strips."""
+    def function(h, w, gain, bias, outer):
+        t = h - np.mean(h, axis=-1, keepdims=True)
+        t = t / np.sqrt(np.mean(t * t, axis=-1, keepdims=True) + 0.1) * gain + 1
+        u = t @ w
+        v = u + bias
+        return t, v / (1 + np.exp(-v)) @ outer + t, u
+
+    random = np.random.default_rng(7)
+    h = random.random((2, 33, 16)).transpose(1, 2, 0)
+    gain, w = np.broadcast_to(1.5, 2), np.broadcast_to(random.random((2, 1)), (2, 33))
+    arrays = h, w, gain, random.random(33), random.random((33, 4))[:, ::2]
+    for got, want in zip(ec.compile(function)(*arrays), function(*arrays), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-11)

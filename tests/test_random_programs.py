@@ -1,4 +1,6 @@
-"""Random programs and their gradients against NumPy in extended precision; see random_programs."""
+"""Random programs, networks and their gradients against NumPy in extended precision."""
+
+from itertools import chain, cycle
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from elemc import binding, bounds, jamming, runtime
 from .helpers import compile_together, quiet
 from .random_gradients import slope
 from .random_graphs import drawn
+from .random_networks import networks
 from .random_programs import lay, programs
 
 pytestmark = pytest.mark.optimized
@@ -38,9 +41,9 @@ def other_kernels(number, monkeypatch):
         monkeypatch.setattr(runtime, "outgrows_caches", lambda lines, sizes: bool(lines))
 
 
-def each(number, made, check, mixed=False):
-    """Check all programs of a seed, whose kernels are compiled as one file."""
-    drew = drawn(programs(mixed), number, PER_ITEM)
+def each(number, made, check, strategy, count=PER_ITEM):
+    """Check programs of a seed, whose kernels are compiled as one file."""
+    drew = drawn(strategy, number, count)
     cases = [(case, *made(k, case)) for k, case in enumerate(drew)]
     compile_together((f, arrays) for _, f, arrays in cases)
     for case, f, arrays in cases:
@@ -57,7 +60,7 @@ def compiled(number, case):
 @pytest.mark.parametrize("mixed", [False, True], ids=["floats", "mixed"])
 def test_values(number, mixed):
     each(2000 * mixed + number, lambda k, case: (compiled(k, case), case.arrays()), check_values,
-         mixed)
+         programs(mixed))
 
 
 def check_values(case, f, arrays):
@@ -87,20 +90,35 @@ def weights(case, like):
     """What results and inputs are weighted by: random numbers."""
     rng = np.random.default_rng(1)
     return [lay(np.asarray(rng.normal(size=z.shape), case.dtypes[0]), layout)
-            for z, layout in zip(like, [*case.outs, *"FCFCF"], strict=False)]
+            for z, layout in zip(like, chain(case.outs, cycle("FC")), strict=False)]
+
+
+def gradient(number, case):
+    """What pulls back through a program, and its arguments."""
+    arrays = case.arrays()
+    plain = quiet(case.function(), *arrays)
+    return ec.vjp(compiled(number, case)), [*arrays, *weights(case, plain)]
 
 
 def test_gradients(number):
-    def made(k, case):
-        arrays = case.arrays()
-        plain = quiet(case.function(), *arrays)
-        return ec.vjp(compiled(k, case)), [*arrays, *weights(case, plain)]
+    each(1000 + number, gradient, check_gradients, programs())
 
-    each(1000 + number, made, check_gradients)
+
+def test_gradients_of_networks(number):
+    each(3000 + number, gradient, check_gradients, networks(), 4)
+
+
+def test_networks_and_gradients_have_kernels(number):
+    """In whatever order their arrays lie: nothing is compiled."""
+    for k, case in enumerate(drawn(networks(), 4000 + number, PER_ITEM)):
+        pull, arguments = gradient(k, case)
+        for f, arrays in ((compiled(k, case), case.arrays()), (pull, arguments),
+                          (pull, [*map(np.asfortranarray, arguments)])):
+            assert "\nint kernel_" in f.dump(*arrays), case.code()
 
 
 def check_gradients(case, backward, arguments):
-    arrays, given = arguments[:2], arguments[2:]
+    arrays, given = arguments[:len(case.shapes)], arguments[len(case.shapes):]
     gradients = backward(*arguments)
     directions = weights(case, arrays)
     program = case.function()
@@ -111,5 +129,5 @@ def check_gradients(case, backward, arguments):
 
     want, doubt = slope(cost, STEP)
     parts = [(g.astype(np.longdouble) * d) for g, d in zip(gradients, directions, strict=True)]
-    size = sum(np.abs(p).sum() for p in parts) + abs(want)
+    size = sum(np.abs(p).sum() for p in parts) + abs(want) + 1e-3  # where all cancels
     assert abs(sum(p.sum() for p in parts) - want) <= 10 * doubt + 10 * TOLERANCE[case.dtypes[0]] * size
