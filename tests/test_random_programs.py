@@ -29,11 +29,13 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture(autouse=True)
 def other_kernels(number, monkeypatch):
-    """Give some of these arrays the kernels of arrays past the caches, and of rows of known lengths."""
+    """Give some of these arrays the kernels of larger ones, and of rows of known lengths."""
     if number % 6:
         monkeypatch.setenv("ELEMC_CFLAGS", "-O0")
     if number % 3:
         monkeypatch.setattr(binding, "FEW", 1)
+    if number % 4 > 1:
+        monkeypatch.setattr(runtime, "crosses", lambda across, arrays, sizes: bool(across))
     if number % 2:
         for module in (bounds, jamming) if number % 4 == 1 else ():  # rows go in turn
             monkeypatch.setattr(module, "FILLED", 64)
