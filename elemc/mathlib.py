@@ -3,13 +3,12 @@
 Shared objects, of which a machine compiles those that its kernels call: one for each function of
 doubles or of floats, for both of special and of complex ones, for what is done to blocks of
 numbers, trees of sums, and lines that are turned, which would take as long in a kernel as all else.
-For every function f they export
-`double elemc_f(double...)` and `float elemc_ff(float...)`; for those in `SIMD`, where glibc's
-libmvec is used, also the variants that vectorized loops call (`variants`); with AVX-512 or AVX2
-some of them are computed here instead (`WIDE`), faster and closer than libmvec does; and for those
-of one argument `void elemc_f_each(double *to, const double *x, int64_t n)`, for many elements.  All
-variants of a function give the same bits, so that an element's result does not depend on its
-position.
+For every function f they export `double elemc_f(double...)` and `float elemc_ff(float...)`; for
+those in `SIMD`, where glibc's libmvec is used, also the variants that vectorized loops call
+(`variants`); with AVX-512 or AVX2 some of them are computed here instead (`WIDE`), faster and
+closer than libmvec does; and for those of one argument
+`void elemc_f_each(double *to, const double *x, int64_t n)`, for many elements.  All variants of a
+function give the same bits, so that an element's result does not depend on its position.
 """
 
 from __future__ import annotations

@@ -76,9 +76,8 @@ def across(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialize
     """
     axes = {remaining(r, bound) for r in roots_of_loop}
     apart = all(isinstance(r.of, Store) or r.by_rows for r in roots_of_loop)
-    strips = in_strips((*bound, *(a for some in axes for a in some)))
-    if not apart or strips or len(axes) != 1 or len(outer := next(iter(axes))) != 2 or any(
-            a not in spec.axes for a in outer):  # of chunks
+    if not apart or in_strips(bound) or len(axes) != 1 or len(outer := next(iter(axes))) != 2 or (
+            not spec.axes.keys() >= {*outer}):  # strips and chunks have names of their own
         return []
     found, shortest = [], min(spec.between(a)[1] for a in outer)
     for value in walk([v for r in roots_of_loop for v in r.inputs()], is_there):
