@@ -75,7 +75,8 @@ def across(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialize
     values that are there are made of is not read again.
     """
     axes = {remaining(r, bound) for r in roots_of_loop}
-    apart = all(isinstance(r.of, Store) or r.by_rows for r in roots_of_loop)
+    apart = all(isinstance(r.of, Store) or r.by_rows and r.over.isdisjoint(
+        map(axis_of, remaining(r, bound))) for r in roots_of_loop)  # whose states are there
     if not apart or in_strips(bound) or len(axes) != 1 or len(outer := next(iter(axes))) != 2 or (
             not spec.axes.keys() >= {*outer}):  # strips and chunks have names of their own
         return []

@@ -802,3 +802,16 @@ def test_chunks_have_no_tiles(rows):
     pull, w = ec.vjp(ec.compile(function)), random.random((1, 1))
     for got, want in zip(pull(np.asfortranarray(h), w, *slopes), pull(h, w, *slopes), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [61, 300])
+def test_what_is_folded_across_in_chunks_has_no_tiles(rows):
+    """Tiles begin no fold: one by rows has begun around them, or goes without."""
+    def function(c):
+        t = c + np.sum(c, axis=1, keepdims=True) / 10
+        t = t / np.sum(np.abs(t) + 1, axis=0, keepdims=True)
+        return t / np.sqrt(np.mean(t * t, axis=0, keepdims=True) + 1)
+
+    c, slope = np.random.default_rng(rows).random((2, rows, rows))
+    pull = ec.vjp(ec.compile(function))
+    np.testing.assert_allclose(pull(c, np.asfortranarray(slope)), pull(c, slope), rtol=1e-11)

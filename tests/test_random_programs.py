@@ -110,12 +110,13 @@ def test_gradients_of_networks(number):
     each(3000 + number, gradient, check_gradients, networks(), 4)
 
 
-def test_networks_and_gradients_have_kernels(number):
-    """In whatever order their arrays lie: nothing is compiled."""
-    for k, case in enumerate(drawn(networks(), 4000 + number, PER_ITEM)):
+@pytest.mark.parametrize("strategy", [networks(), programs()], ids=["networks", "programs"])
+def test_loops_alone(number, strategy):
+    """Programs and gradients have kernels in whatever order their arrays lie: none is compiled."""
+    for k, case in enumerate(drawn(strategy, 4000 + number, PER_ITEM)):
         pull, arguments = gradient(k, case)
         for f, arrays in ((compiled(k, case), case.arrays()), (pull, arguments),
-                          (pull, [*map(np.asfortranarray, arguments)])):
+                          (pull, [lay(a, "F") for a in arguments])):
             assert "\nint kernel_" in f.dump(*arrays), case.code()
 
 
