@@ -75,10 +75,11 @@ def across(roots_of_loop: Sequence[Root], bound: Sequence[str], spec: Specialize
     values that are there are made of is not read again.
     """
     axes = {remaining(r, bound) for r in roots_of_loop}
-    apart = all(isinstance(r.of, Store) or r.by_rows and r.over.isdisjoint(
-        map(axis_of, remaining(r, bound))) for r in roots_of_loop)  # whose states are there
-    if not apart or in_strips(bound) or len(axes) != 1 or len(outer := next(iter(axes))) != 2 or (
-            not spec.axes.keys() >= {*outer}):  # strips and chunks have names of their own
+    if in_strips(bound) or len(axes) != 1 or len(outer := next(iter(axes))) != 2 or not (
+            spec.axes.keys() >= {*outer}):  # strips and chunks have names of their own
+        return []
+    if not all(isinstance(r.of, Store) or r.by_rows and r.over.isdisjoint(outer)
+               for r in roots_of_loop):  # tiles begin no fold
         return []
     found, shortest = [], min(spec.between(a)[1] for a in outer)
     for value in walk([v for r in roots_of_loop for v in r.inputs()], is_there):
