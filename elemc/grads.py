@@ -14,6 +14,7 @@ from .array import Array, apply, as_node
 from .close import close
 from .cnames import c_names
 from .constructors import new_input
+from .dtypes import PYTHON_NUMBERS
 from .errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
 from .formula import formula
 from .function import Function, make_function
@@ -93,12 +94,16 @@ def _both(fn: Callable[..., Any], wrt: Any, has_aux: bool) -> Callable[..., Any]
 
     def both(*args: Any, **named: Any) -> Any:
         bound = signature.bind(*args, **named)
+        given_names = {*bound.arguments}
         bound.apply_defaults()
         places = _places(wrt, bound)
-        fresh = inspect.BoundArguments(signature, dict(bound.arguments))
+        fresh = inspect.BoundArguments(signature, {  # what else has a default is left to `fn`
+            n: v for n, v in bound.arguments.items() if n in given_names or n in places})
         inputs: dict[Input, Array] = {}
         for name in places:
             given = bound.arguments[name]
+            if name not in given_names and type(given) in PYTHON_NUMBERS:
+                given = Array(as_node(given))
             if not isinstance(given, Array):
                 raise ArgumentError(f"{_name(fn)}: the argument {name} is no array: it has no "
                                     "gradient")

@@ -44,8 +44,8 @@ def compile(fn: Callable[..., Any] | None = None, *, static: str | Sequence[str]
         NumPy code.  It returns an array, or a tuple, list or dict of arrays.
     static : str or sequence of str
         Arguments that are no arrays (an axis, a flag, a method's self): the function is traced
-        once per value, which must be hashable.  None, strings, dtypes, enums,
-        functions and accumulators need no naming.
+        once per value, which must be hashable.  None, strings, dtypes, enums, functions and
+        accumulators need no naming, nor does what is left at its default, arrays apart.
     order : {"f", "c"}
         Which ends of two shapes align.
     name : str, optional
@@ -196,11 +196,12 @@ class TracedFunction:
             bound = self._signature.bind(*args, **named)
         except TypeError as error:
             raise ArgumentError(f"{self.name}: {error}") from None
-        given = {*bound.arguments}
-        bound.apply_defaults()
-        for name, parameter in parameters.items():  # of np.sum, what nobody gives has no value
-            if name not in given and any(parameter.default is v for v in (None, np._NoValue)):
-                del bound.arguments[name]
+        given = bound.arguments  # other defaults are left to the function, but for arrays
+        kept = {n for n, p in parameters.items()
+                if isinstance(p.default, (np.ndarray, list)) or n in self.static and not any(
+                    p.default is v for v in (p.empty, np._NoValue))}
+        bound.arguments = {n: given.get(n, p.default) for n, p in parameters.items()
+                           if n in given or n in kept}
         return bound
 
     def _static(self, bound: inspect.BoundArguments) -> dict[str, Any]:

@@ -545,13 +545,55 @@ def test_compile_static_and_defaults():
     np.testing.assert_allclose(scaled(a, 3, axis=0), a * 3 / a.sum(axis=0, keepdims=True), rtol=1e-12)
     np.testing.assert_allclose(scaled(factor=a, x=a), a * a / a.sum(axis=-1, keepdims=True), rtol=1e-12)
     with pytest.raises(ArgumentError, match=r"^scaled: str is no operand.*in the expression at"):
-        scaled("text")
+        scaled("text", a)
     with pytest.raises(ArgumentError, match="hashable"):
         scaled(a, axis=[0])
     with pytest.raises(ArgumentError):
         scaled()
     with pytest.raises(ArgumentError, match="no argument q"):
         ec.compile(lambda x: x, static="q")
+
+
+EPS = np.float32(1e-3)
+
+
+def test_what_is_left_at_its_default_is_no_argument():
+    a, _ = arrays()
+    for fn in (np.var, np.std, np.mean, np.nanmean):
+        np.testing.assert_allclose(ec.compile(fn)(a), fn(a), rtol=1e-12)
+
+    @ec.compile
+    def polished(x, times=3, axis=0, keepdims=False, scale=(2, 0.5), eps=EPS):
+        for _ in range(times):
+            x = x * scale[0] + eps
+        return x.sum(axis=axis, keepdims=keepdims) * scale[1]
+
+    python = polished.__wrapped__
+    np.testing.assert_allclose(polished(a), python(a), rtol=1e-12)
+    np.testing.assert_allclose(polished(a, eps=2.0), python(a, eps=2.0), rtol=1e-12)
+    assert polished.trace(a).nin == 1 and polished.trace(a, eps=2.0).nin == 2
+    np.testing.assert_allclose(ec.compile(lambda x: polished(x) + 1)(a), python(a) + 1, rtol=1e-12)
+    with pytest.raises(ElemcError, match="static"):
+        polished(a, axis=1)
+    powers = ec.compile(lambda x, *n: [x ** k for k in (0, *n)], static="n")
+    assert [y[0, 0] for y in powers(a, 1)] == [1, a[0, 0]] and len(powers(a)) == 1
+    settled = ec.compile(python, static=("times", "axis"))
+    np.testing.assert_allclose(settled(a, axis=1), python(a, axis=1), rtol=1e-12)
+    assert settled.trace(a) is settled.trace(a, 3, axis=0)  # these are arguments, and equal
+
+
+def test_gradients_leave_defaults_to_the_function():
+    a, _ = arrays()
+
+    def cost(x, n=2, axis=1, scale=3.0):
+        return scale * (x ** n).sum(axis=axis).mean()
+
+    rows = a.shape[0]
+    np.testing.assert_allclose(ec.grad(cost)(a), 6 * a / rows, rtol=1e-12)
+    np.testing.assert_allclose(ec.grad(cost)(a, scale=1.0), 2 * a / rows, rtol=1e-12)
+    for gradient in (ec.grad(cost, wrt="scale")(a), ec.grad(cost, wrt="scale")(a, scale=2.0)):
+        np.testing.assert_allclose(gradient, (a ** 2).sum() / rows, rtol=1e-12)
+    np.testing.assert_allclose(ec.grad(ec.compile(cost, static="n"))(a, n=3), 9 * a ** 2 / rows, rtol=1e-12)
 
 
 def test_compile_structures():
