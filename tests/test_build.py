@@ -64,7 +64,8 @@ int test_kernel(int64_t phase, int64_t begin, int64_t end, char *const *p, const
 SCRIPT = f"""\
 import os, sys, warnings
 import numpy as np, numpy.testing
-from elemc import build, build_jobs, mathlib
+from elemc import build, build_jobs, constants, mathlib
+build.constants_of = lambda *_: constants.Constants()
 mathlib.source = lambda library: {MATH!r}
 build_jobs.obtain_all = lambda jobs, meanwhile: None
 def check(number=1):
@@ -111,6 +112,7 @@ def root(tmp_path, monkeypatch):
     monkeypatch.setenv("ELEMC_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(mathlib, "source", lambda library: MATH)
     monkeypatch.setattr(build_jobs, "obtain_all", lambda jobs, meanwhile: None)  # nor the call path
+    monkeypatch.setattr(build, "constants_of", lambda *_: constants.Constants())  # measuring takes a second
     new_process(monkeypatch)
     return tmp_path / "cache"
 
@@ -322,6 +324,7 @@ def test_the_math_library_waits_for_a_kernel_that_calls_it(monkeypatch):
     (constants.MEASURE_PACE_C, 0), (constants.MEASURE_ASKING_C, -1), (constants.MEASURE_ROWS_C, -1),
     (constants.MEASURE_STORES_C, -1)])
 def test_a_machine_without_memory_is_measured_later(monkeypatch, missing, answer):
+    monkeypatch.setattr(build, "constants_of", constants.constants_of)
     real = build.runtime_function
     monkeypatch.setattr(build, "runtime_function", lambda prototype: (
         lambda *_: answer) if prototype == missing else real(prototype))
@@ -331,6 +334,7 @@ def test_a_machine_without_memory_is_measured_later(monkeypatch, missing, answer
 
 
 def test_a_machine_is_measured_once(monkeypatch):
+    monkeypatch.setattr(build, "constants_of", constants.constants_of)
     tool = build.toolchain()
     pace = build.runtime_function(build.PACE_C)()
     found = build.machine_constants(tool)
