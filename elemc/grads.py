@@ -32,7 +32,7 @@ from .graph import (
 )
 from .graph_gradients import Exactly
 from .ops import NEAR, STOP
-from .tracing import TracedFunction, compile, flatten, signature_of
+from .tracing import PLACED, TracedFunction, compile, flatten, signature_of
 
 
 def stop_gradient(x: Any) -> Any:
@@ -228,8 +228,8 @@ def gradient_of(f: Function, name: str) -> Function:
 class PerTypes:
     """A transformed function that is made for the dtypes and ranks it is called with.
 
-    Called with all arguments of the function, then those that the transformation adds; static
-    arguments may be named.
+    Called with the arguments of the function, of which those with defaults may be left out, then
+    those that the transformation adds; any of the function's may be named.
     """
 
     def __init__(self, fn: Any, transform: Callable[[Function], Function]) -> None:
@@ -241,17 +241,22 @@ class PerTypes:
     def traced(self, args: tuple[Any, ...], named: Mapping[str, Any]
                ) -> tuple[Function, list[Any]]:
         """The function for these arguments, and those of them that are arrays."""
-        count = len(args)
+        least = most = len(args)
         if isinstance(self._fn, TracedFunction):
             parameters = self._fn.__signature__.parameters.values()
             if any(p.kind is p.VAR_POSITIONAL for p in parameters):
                 raise ArgumentError(f"{self.__name__}: where the arguments end that the function "
                                     "takes is not known; give it a fixed number")
-            count = sum(p.name not in named for p in parameters)
-        function, arrays = self._fn.traced(args[:count], named)
-        if function not in self._made:
-            self._made[function] = self._transform(function)
-        return self._made[function], [*arrays, *args[count:]]
+            placed = [p for p in parameters if p.kind in PLACED and p.name not in named]
+            least, most = sum(p.default is p.empty for p in placed), len(placed)
+        for count in range(least, most + 1):  # of the function's; the rest is as many as it adds
+            function, arrays = self._fn.traced(args[:count], named)
+            if function not in self._made:
+                self._made[function] = self._transform(function)
+            made = self._made[function]
+            if made.nin == len(arrays) + len(args[count:]):
+                break
+        return made, [*arrays, *args[count:]]
 
     def __call__(self, *args: Any, out: Any = None, where: Any = True, req: Any = None,
                  **named: Any) -> Any:

@@ -596,6 +596,28 @@ def test_gradients_leave_defaults_to_the_function():
     np.testing.assert_allclose(ec.grad(ec.compile(cost, static="n"))(a, n=3), 9 * a ** 2 / rows, rtol=1e-12)
 
 
+def test_cotangents_follow_what_is_given():
+    a, _ = arrays()
+
+    def scaled(x, s=2.0, axis=1, *, power=2):
+        return (x ** power).sum(axis=axis) * s
+
+    c, d = np.arange(1.0, 1 + a.shape[0]), np.ones_like(a)
+    want = 4 * a * c[:, None]
+    for got in (ec.vjp(scaled)(a, c), ec.vjp(scaled)(a, 2.0, c)):
+        np.testing.assert_allclose(got[0], want, rtol=1e-12)
+    np.testing.assert_allclose(ec.vjp(scaled)(a, c, s=3.0)[0], 1.5 * want, rtol=1e-12)
+    np.testing.assert_allclose(ec.vjp(ec.compile(scaled, static="axis"))(a, a[0], axis=0)[0], 4 * a * a[0], rtol=1e-12)
+    value, along = ec.jvp(scaled)(a, d)
+    np.testing.assert_allclose(value, scaled(a), rtol=1e-12)
+    np.testing.assert_allclose(along, scaled(a + 1e-6) / 2e-6 - scaled(a - 1e-6) / 2e-6, rtol=1e-6)
+    np.testing.assert_allclose(ec.jvp(scaled)(a, 2.0, 0 * d, 1.0)[1], scaled(a) / 2, rtol=1e-12)
+    two = ec.vjp(lambda x, axis=0: (x.sum(axis=axis), x.sum()))
+    np.testing.assert_allclose(two(a, a[0], 2.0)[0], np.broadcast_to(a[0] + 2, a.shape), rtol=1e-12)
+    with pytest.raises(ArgumentError, match="missing"):
+        ec.vjp(scaled)(a)
+
+
 def test_compile_structures():
     a, _ = arrays()
 
