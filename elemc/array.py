@@ -168,7 +168,8 @@ class Array:
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         self._no_value("np.asarray()", "leave that out, for it is an array already (astype "
-                       "converts it); of several in a list, write a + b, np.maximum(a, b)")
+                       "converts it); of several in a list, write a + b, np.maximum(a, b), or "
+                       "np.stack of them")
 
     def __contains__(self, item: Any) -> bool:
         self._no_value("looking for a value", "use elemc.any(x == value)")
@@ -325,8 +326,8 @@ def as_node(value: Any) -> Node:
     if isinstance(value, (np.ndarray, list, tuple)):
         array = as_array(value)
         if array.dtype == object:
-            raise ArgumentError("an operand is an array of objects; symbolic arrays are not "
-                                "stacked into lists: elemc has no concatenate")
+            raise ArgumentError("an operand is an array of objects; symbolic arrays in a list "
+                                "are made one by np.stack")
         dtype_of(array.dtype)
         return make(Captured, f"captured{next(_count)}", FrozenArray(array))
     raise ArgumentError(f"{type(value).__name__} is no operand: symbolic arrays, numbers and NumPy "

@@ -2,27 +2,48 @@
 
 Vectors choose by computing both sides.  But where the condition is one for a whole row, and a side
 needs a scan, in which every element waits for the one before, the loops of either side stand apart
-under an `if` (loop unswitching).
+under an `if` (loop unswitching).  So do those of choices by an index, as stacks are, where nothing
+is folded: each side may read arrays of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
+from .ops import OPS
 from .roots import FAILS, HOLDS, Root, folds_below, in_strips, read_apart
-from .values import SELECT, Fold, Op, Place, Scan, Store, Value, is_fold, over_new, walk
+from .values import (
+    LINED,
+    SELECT,
+    Fold,
+    Load,
+    Op,
+    Place,
+    Scan,
+    Specialized,
+    Store,
+    Value,
+    is_fold,
+    over_new,
+    walk,
+)
+
+FEW = 8  # sides, of which vectors along the index choose, as fast as each is written by itself
+MOST = 64  # sides of choices by an index, which the compiler takes its time for
 
 
-def part_sides(found: Sequence[Root]) -> list[Root]:
+def part_sides(found: Sequence[Root], spec: Specialized) -> list[Root]:
     """Roots in which stores are parted by what they choose, and folds wait for their only side."""
     numbers: dict[Value, int] = {}  # of conditions
     made: dict[str, dict[Value, Value]] = {}
     result: list[Root] = []
+    plain = all(isinstance(r.of, Store) for r in found)
     for root in found:
         condition = _condition(root)
         if condition is None:
-            result.append(root)
+            result += _by_index(root, spec, numbers) if plain else [root]
             continue
         number = numbers.setdefault(condition, len(numbers))
         for side in (f"{HOLDS}{number}", f"{FAILS}{number}"):
@@ -51,9 +72,7 @@ def _with_users(root: Root, users: Sequence[Root]) -> Root:
 
 def _condition(root: Root) -> Value | None:
     """The condition, the same for a whole row, on which it depends what scans a store needs."""
-    if not isinstance(root.of, Store) or any(
-            isinstance(v, Op) and v.op.fault(tuple(a.dtype for a in v.operands))
-            for v in walk([root.of.value])):  # faults are to be found on either side
+    if not isinstance(root.of, Store) or _may_fail(root.of):
         return None
     for value in walk([root.of.value], is_fold):
         if isinstance(value, Op) and value.op is SELECT and (
@@ -63,6 +82,58 @@ def _condition(root: Root) -> Value | None:
             if one != other:
                 return value.operands[0]
     return None
+
+
+def _may_fail(store: Store) -> bool:
+    """Whether operations are checked, whose faults are to be found on either side of a choice."""
+    return any(isinstance(v, Op) and v.op.fault(tuple(a.dtype for a in v.operands))
+               for v in walk([store.value]))
+
+
+def _by_index(root: Root, spec: Specialized, numbers: dict[Value, int]) -> list[Root]:
+    """A store in parts, one for each side of the choices that it makes by the index of a row.
+
+    If a row is of many elements that are chosen so, each side goes along its own column.
+    """
+    *around, last = root.order or ("",)
+    turned = replace(root, order=(*around[:-1], last, *around[-1:]))
+    if around and spec.between(last)[0] > FEW and _index(turned, spec):
+        root = turned
+    parts: list[tuple[Root, tuple[Value, ...]]] = [(root, ())]
+    done: list[tuple[Root, tuple[Value, ...]]] = []
+    while parts:
+        part, given = parts.pop()
+        condition = _index(part, spec)
+        if condition is None:
+            done.append((part, given))
+            continue
+        for side, holds in ((FAILS, _op("logical_not", condition)), (HOLDS, condition)):
+            parts.append((_taken(part, condition, side, {}), (*given, holds)))
+        if len(parts) + len(done) > MOST:
+            return [root]
+    return [root] if len(done) == 1 else [
+        _waiting(part, every, f"{HOLDS}{numbers.setdefault(every, len(numbers))}")
+        for part, given in done for every in [reduce(lambda a, b: _op("logical_and", a, b), given)]]
+
+
+def _index(root: Root, spec: Specialized) -> Value | None:
+    """A condition on the index of long rows whose sides read different arrays; the outermost."""
+    store = root.of
+    assert isinstance(store, Store)
+    if not root.order or spec.between(root.order[-1])[0] < LINED or _may_fail(store):
+        return None
+    for value in reversed(walk([store.value])):
+        if isinstance(value, Op) and value.op is SELECT and (
+                _place(root, value.operands[0]) is not None):
+            condition, *sides = value.operands
+            one, other = ({v for v in walk([side]) if isinstance(v, Load)} for side in sides)
+            if one != other and not any(isinstance(v, Load) for v in walk([condition])):
+                return condition
+    return None
+
+
+def _op(name: str, *args: Value) -> Value:
+    return Op(frozenset[str]().union(*(a.axes for a in args)), args[0].dtype, OPS[name], args)
 
 
 def _place(root: Root, condition: Value) -> int | None:

@@ -15,7 +15,8 @@ from .function import Function
 from .grads import vjp
 from .graph import make, note_source
 from .graph_gradients import Custom, Result
-from .tracing import TracedFunction, compile, flatten
+from .tracing import TracedFunction, compile
+from .tracing_results import flatten
 
 
 class custom_vjp:  # noqa: N801 - a decorator

@@ -32,7 +32,8 @@ from .graph import (
 )
 from .graph_gradients import Exactly
 from .ops import NEAR, STOP
-from .tracing import PLACED, TracedFunction, compile, flatten, signature_of
+from .tracing import PLACED, TracedFunction, compile, signature_of
+from .tracing_results import Lined, flatten
 
 
 def stop_gradient(x: Any) -> Any:
@@ -282,20 +283,6 @@ class PerTypes:
 
     def __repr__(self) -> str:
         return f"<elemc {self.__name__}, {len(self._made)} made>"
-
-
-class Lined:
-    """Gradients in a tuple that lines up with the inputs; None for those that have none."""
-
-    keys = None
-
-    def __init__(self, present: tuple[bool, ...], outputs: tuple[str, ...]) -> None:
-        self.present, self.outputs = present, outputs
-
-    def __call__(self, results: Sequence[Any]) -> Any:
-        """`results` with None in between."""
-        rest = iter(results)
-        return tuple(next(rest) if p else None for p in self.present)
 
 
 def _is_typed(f: Any) -> bool:

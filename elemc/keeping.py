@@ -49,7 +49,7 @@ class Keeping(Folding):
 
     def __init__(self, spec: Specialized) -> None:
         super().__init__(spec)
-        self.roots = part_sides(roots(spec))
+        self.roots = part_sides(roots(spec), spec)
         self.uses: dict[Fold, frozenset[Fold]] = {}  # the folds that a fold needs, at any depth
         self.depths: dict[Fold, int] = {}  # how many folds that need each other have ended with it
         for root in self.roots:

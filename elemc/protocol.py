@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from . import accumulators_docs, ops_docs
+from . import accumulators_docs, ops_docs, protocol_stacks
 from .accumulators import LOGADDEXP
 from .array import Array, accumulate, apply, as_node
 from .constructors import (
@@ -43,7 +43,7 @@ from .protocol_numpy import (
 )
 from .protocol_operators import in_place
 
-OUTPUTS = "several outputs of one function, written into slices with out="
+OUTPUTS = "several outputs of one function, written into slices with out=, or np.stack"
 SLICES = "slices with constant bounds, x[:k] and x[k:]"
 MASK = "where with a mask"
 MEMBERS = "any(x[..., None] == values, axis=-1)"
@@ -59,15 +59,12 @@ INSTEAD = {
     "rot90": "flip(swapaxes(x, 0, 1), 0)",
     "broadcast_to": "broadcasting in an operation, np.broadcast_to(x, y.shape), or "
                     "elemc.expand_to(x, like)",
-    "broadcast_arrays": "broadcasting in an operation, or elemc.expand_to(x, like)",
     "atleast_2d": "x[None]",
-    "meshgrid": "x[:, None] and y[None, :], which broadcast",
     "repeat": "broadcasting: x[:, None]",
     "tile": "broadcasting: x[None]",
     "kron": "x[:, None, :, None] * y[None, :, None, :]; reshape the result outside",
     # joining and cutting
-    **dict.fromkeys("concatenate stack hstack vstack dstack column_stack block append insert "
-                    "concat".split(), OUTPUTS),
+    **dict.fromkeys("concatenate block append insert concat".split(), OUTPUTS),
     **dict.fromkeys("split array_split hsplit vsplit dsplit unstack delete".split(), SLICES),
     "roll": "slices with constant bounds",
     "pad": "out= a slice of a larger array",
@@ -103,7 +100,7 @@ INSTEAD = {
     "average": "(x * w).sum() / w.sum()",
     "cov": CENTRED,
     "corrcoef": CENTRED + ", divided by the square roots of its diagonal",
-    "cross": "x[1] * y[2] - x[2] * y[1] and its like, one output each",
+    "cross": "x[1] * y[2] - x[2] * y[1] and its like, in np.stack",
     "linalg": "dot, einsum and norm are there; call numpy.linalg outside",
     "fft": "call numpy.fft outside",
     # single elements
@@ -252,8 +249,8 @@ def function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
                                "function")
     lists = () if fn in LISTS else (a for a in args if isinstance(a, list))
     if any(isinstance(value, Array) for a in lists for value in a):
-        raise UnsupportedError(f"{name} of a list of symbolic arrays: elemc stacks no arrays. The "
-                               "nearest thing: one call for each, as several outputs")
+        raise UnsupportedError(f"{name} of a list of symbolic arrays. The nearest thing: one call "
+                               "for each, as several outputs, or one of np.stack of them")
     kwargs.pop("out", None)
     plain = {k: v for k, v in kwargs.items() if v is not np._NoValue}
     own = FUNCTIONS[fn]
@@ -323,7 +320,8 @@ FUNCTIONS.update({
     np.isneginf: lambda x: x == -np.inf, np.isposinf: lambda x: x == np.inf,
     np.allclose: lambda *args, **tolerances: np.all(isclose(*args, **tolerances)),
 })
-LISTS = (np.select, np.polyval, np.broadcast_to)  # those that take lists of arrays
+# those that take lists of arrays
+LISTS = (np.select, np.polyval, np.broadcast_to, *protocol_stacks.STACKS)
 
 
 def public(name: str) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .accumulators import Accumulator
-from .array import Array, as_node
+from .array import Array
 from .constructors import new_input
 from .dtypes import PYTHON_NUMBERS, as_array, dtype_of, number_dtype
 from .errors import ArgumentError, DtypeError, ElemcError, TraceError
@@ -23,6 +23,7 @@ from .function import Function, make_function
 from .graph import Graph, Input, toposort
 from .indexing import OF_SIZES
 from .node import user_line
+from .tracing_results import flatten
 
 # Settings, as functions are: static without being named so, for they are no arrays.
 SETTINGS = (type(None), str, bytes, np.dtype, enum.Enum, Accumulator)
@@ -347,54 +348,3 @@ def _kind(value: Any) -> tuple[int, np.dtype | None, bool]:
     if isinstance(value, Array):
         return value.ndim, value.dtype, bool(getattr(value.node, "weak", False))
     return value.ndim, dtype_of(value.dtype), False
-
-
-class Structure:
-    """How the outputs are handed back: in a tuple, a list or a dict, which may hold others.
-
-    Attributes
-    ----------
-    kind : type
-    names : tuple or None
-        The keys of a dict, the fields of a named tuple.
-    keys : tuple or None
-        The same, if there are no structures within: the names of the outputs.
-    count : int
-        Of the results.
-    """
-
-    def __init__(self, kind: type, names: tuple[Any, ...] | None,
-                 parts: Sequence[Structure | None]) -> None:
-        self.kind, self.names, self.parts = kind, names, tuple(parts)
-        self.keys = names if not any(self.parts) else None
-        self.count: int = sum(1 if part is None else part.count for part in self.parts)
-
-    def __call__(self, results: Iterable[Any]) -> Any:
-        """`results` in this structure."""
-        rest = iter(results)
-        values = [next(rest) if part is None else part(rest) for part in self.parts]
-        if self.kind is dict:
-            return dict(zip(self.names or (), values, strict=True))
-        return self.kind(values) if self.names is None else self.kind(*values)
-
-    def in_tuples(self) -> Any:
-        """Tuples that hold None for each result, which C can make; of other kinds itself."""
-        parts = [part and part.in_tuples() for part in self.parts]
-        plain = self.kind is tuple and not any(isinstance(part, Structure) for part in parts)
-        return tuple(parts) if plain else self
-
-
-def flatten(result: Any, name: str) -> tuple[list[Any], Structure | None]:
-    """The nodes of a function's result, and how they are handed back; None: a single one."""
-    if result is None:
-        raise TraceError(f"{name} returns nothing, or None among its results")
-    if not isinstance(result, (dict, tuple, list)):
-        return [as_node(result)], None
-    kind, names, values = type(result), getattr(result, "_fields", None), tuple(result)
-    if isinstance(result, dict):
-        kind, names, values = dict, values, tuple(result.values())
-    inner = [flatten(v, name) for v in values]
-    leaves = [leaf for nodes, _ in inner for leaf in nodes]
-    if not leaves:
-        raise TraceError(f"{name} returns nothing in {result!r}, its result or a part of it")
-    return leaves, Structure(kind, names, [structure for _, structure in inner])

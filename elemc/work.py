@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .cost import cost
-from .nest import Kernel, Loop, Parted, Phase, Statement, Write, bodies, values_of
+from .nest import If, Kernel, Loop, Parted, Phase, Statement, Write, bodies, values_of
 from .values import Load, walk
 
 UNITS = 16  # of work in a nanosecond, as in callable.c
@@ -28,16 +28,21 @@ def work_of(kernel: Kernel, phase: Phase) -> list[tuple[int, tuple[str, ...]]]:
 
 
 def _add(kernel: Kernel, body: Sequence[Statement], around: tuple[str, ...],
-         found: dict[tuple[str, ...], float]) -> None:
-    """Add the work of statements inside of the loops over `around`."""
+         found: dict[tuple[str, ...], float], share: float = 1) -> None:
+    """Add the work of statements inside of the loops over `around`, done this share of the times.
+
+    Of sides of a choice that stand beside each other, one is taken.
+    """
+    sides = sum(isinstance(s, If) and not s.rest for s in body)
     for statement in body:
         axis = getattr(statement, "axis", None)
         cut = isinstance(statement, Loop) and statement.kind in CUT
         inner = around if axis is None or axis in around or cut else (*around, axis)
         if units := _units(kernel, statement):
-            found[around] = found.get(around, 0) + units
+            found[around] = found.get(around, 0) + units * share
+        taken = share / sides if isinstance(statement, If) and not statement.rest else share
         for nested in bodies(statement)[isinstance(statement, Parted):]:  # ends are short
-            _add(kernel, nested, inner, found)
+            _add(kernel, nested, inner, found, taken)
 
 
 def _units(kernel: Kernel, statement: Statement) -> float:

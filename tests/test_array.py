@@ -341,6 +341,10 @@ REFUSED = [
     (lambda: np.expand_dims(X, 5), AxisError, "5"), (lambda: np.flip(X, 7), AxisError, "7"),
     (lambda: np.sort(X), UnsupportedError, "max and min"), (lambda: np.where(X), UnsupportedError, "where"),
     (lambda: np.concatenate([X, X]), UnsupportedError, "out="),
+    (lambda: np.stack([X, X[0]]), ShapeError, "ranks 2 and 1"), (lambda: np.stack([X, X], axis=5), AxisError, "5"),
+    (lambda: np.stack([X, X], dtype="int8"), DtypeError, "int8"), (lambda: np.vstack([X, X]), UnsupportedError, "np.stack"),
+    (lambda: np.column_stack([X[0], X]), UnsupportedError, "rank 1 and 2"), (lambda: np.hstack([X[0], X[0]]), UnsupportedError, "out="),
+    (lambda: np.meshgrid(X, X), ShapeError, "rank 2"), (lambda: np.meshgrid(X[0], indexing="yx"), ArgumentError, "'xy' or 'ij'"),
     (lambda: np.fft.fft(X), UnsupportedError, "np.fft.fft"), (lambda: np.linalg.inv(X), UnsupportedError, "dot"),
     (lambda: np.broadcast_to(X, (3, 3)), UnsupportedError, "expand_to"),
 

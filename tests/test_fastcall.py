@@ -18,7 +18,7 @@ import elemc
 from elemc import fastcall, runtime
 from elemc.errors import MissingHeaders
 from elemc.function import Function
-from elemc.tracing import Structure
+from elemc.tracing_results import Structure
 
 from .helpers import DTYPES, layouts, sample
 

@@ -84,6 +84,12 @@ np.tril(w, -2); np.triu(w, 30); np.tril(x.T, np.int64(-1)); np.triu(x[:, :1]); n
 np.broadcast_to(s, t.shape) + 1; np.broadcast_to(x, t.shape); np.broadcast_to(x[:, :1], x.shape) * 2; np.exp(x, where=True)
 np.add(x, y, casting="same_kind", order="K", subok=True); np.size(x, 1) / 2 + x; np.einsum("ij,kj", x, w, optimize=True)
 np.bitwise_or.reduce(x > 0); np.bitwise_and.reduce(x > 0, axis=1); np.bitwise_or.reduce(x > 1, axis=None, keepdims=True)
+np.stack([x, y]); np.stack((x, y * 2), axis=-1); np.stack([x, y, x * y], 1); np.stack([x]); np.stack([s, 2.5, s * s]); np.stack([x > 0, y])
+np.stack([x, 7 * y], axis=2, dtype="float64"); np.stack([np.stack([u, u + 1]), x[:2, :3]], axis=1).sum(axis=2); np.stack([t, t + x, t[::-1]], -2)
+np.vstack([v, v + 1]); np.vstack([s, s]); np.column_stack([v, 2 * v]); np.column_stack((s, s + 1)); np.dstack([x, y]); np.dstack([v, v]); np.dstack([s, 2])
+np.hstack([s, 1, 2.5]); np.stack([x.max(axis=0), v, x.sum(axis=0) / 2]); np.stack([x, y[:, ::-1]], 1) * np.array([[1], [2]])
+np.meshgrid(v, u); np.meshgrid(u, v, indexing="ij"); np.meshgrid(v, u, v); np.meshgrid(v); np.meshgrid(s, u); np.meshgrid(v, u, sparse=True)
+np.broadcast_arrays(v, x); np.broadcast_arrays(v, u[:, None], 2); np.broadcast_arrays(x)
 """
 LINES = list(filter(None, map(str.strip, TEXTS.replace(";", "\n").splitlines())))
 
@@ -293,13 +299,13 @@ REFUSED = [
     ("np.searchsorted(V, X)", UnsupportedError, "sum(edges < x[..., None], axis=-1)"), ("np.isin(X, [1])", UnsupportedError, "any("),
     ("np.rot90(X)", UnsupportedError, "flip(swapaxes(x, 0, 1), 0)"), ("np.kron(X, X)", UnsupportedError, "x[:, None, :, None]"),
     ("np.hstack([X, X])", UnsupportedError, "several outputs"), ("np.vstack([X, X])", UnsupportedError, "several outputs"),
-    ("np.dstack([X, X])", UnsupportedError, "out="), ("np.column_stack([V, V])", UnsupportedError, "out="),
-    ("np.split(X, 2)", UnsupportedError, "x[:k]"), ("np.meshgrid(V, V)", UnsupportedError, "y[None, :]"),
+    ("np.dstack([X[None], X[None]])", UnsupportedError, "out="), ("np.column_stack([X, V])", UnsupportedError, "out="),
+    ("np.split(X, 2)", UnsupportedError, "x[:k]"), ("np.hstack([V, V])", UnsupportedError, "np.stack"),
     ("np.cov(X)", UnsupportedError, "d @ d.T"), ("np.corrcoef(X)", UnsupportedError, "diagonal"),
     ("np.percentile(X, 5)", UnsupportedError, "sort the arrays outside"), ("np.quantile(X, .5)", UnsupportedError, "max and min"),
     ("np.unique(X)", UnsupportedError, "count_nonzero"), ("np.convolve(V, [1, 2])", UnsupportedError, "w[0] * x[2:]"),
     ("np.correlate(V, V)", UnsupportedError, "slices"), ("np.dot([V, V], V)", UnsupportedError, "several outputs"),
-    ("np.inner(V, [V])", UnsupportedError, "stacks no arrays"),
+    ("np.inner(V, [V])", UnsupportedError, "np.stack of them"),
     ("np.linalg.svd(X)", UnsupportedError, "numpy.linalg"), ("np.linalg.cross(X, X)", UnsupportedError, "x[1] * y[2]"),
     ("np.linalg.norm(X, 2)", UnsupportedError, "'fro'"), ("np.linalg.norm(X, 'nuc')", UnsupportedError, "ord='nuc'"), ("np.linalg.norm(X[None], None, (0, 1, 2))", UnsupportedError, "3 axes"),
     ("np.linalg.norm(V, 'fro')", ArgumentError, "ord= is a number"), ("np.linalg.norm(X, 1, (0, 0))", AxisError, "twice"),
