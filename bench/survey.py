@@ -70,6 +70,9 @@ EXPRESSIONS = """
     np.clip(a * 9, -99, 99).astype("int8"); np.floor(a).astype("int64"); np.rint(b).astype("int32")
     i / 1000; k / 7 + a; (i % 2 == 0).sum(); i // 8 - j % 4; (i / 1e6).sum(axis=1); z * y + z
     (z * np.conj(y)).sum(); 2 * z - np.conj(y); np.where(i % 2 == 0, i // 2, 3 * i + 1); m / 255
+    np.stack([a, b]); np.stack([a * 2, b + 1, a * b], axis=1); np.column_stack([x, x * x, x ** 3])
+    np.stack([np.cos(x), np.sin(x)], axis=-1); np.stack([s[:, 0] - 1, s[:, 2]])
+    np.stack([x, x + 1, x * 2, x * x, -x, abs(x), x - 3, x / 2, 3 * x, 1 - x], axis=-1)
 """
 
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -38,8 +37,6 @@ from .graph_promotion import promotion_types
 from .indexing import about_sizes, axes_of, axis_of, forms_of, permutation_of, without
 from .ops import OPS, TIED
 from .ops_base import ScalarOp
-
-_count = itertools.count()
 
 
 class Array:
@@ -329,7 +326,7 @@ def as_node(value: Any) -> Node:
             raise ArgumentError("an operand is an array of objects; symbolic arrays in a list "
                                 "are made one by np.stack")
         dtype_of(array.dtype)
-        return make(Captured, f"captured{next(_count)}", FrozenArray(array))
+        return make(Captured, "captured", FrozenArray(array))
     raise ArgumentError(f"{type(value).__name__} is no operand: symbolic arrays, numbers and NumPy "
                         "arrays are")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .formula import formula
 from .graph import Graph, Node
@@ -11,13 +11,12 @@ from .graph import Graph, Node
 WIDTH = 96
 
 
-def banner_of(name: str, graph: Graph, order: str, modes: Sequence[str], names: Sequence[str],
-              output_names: Sequence[str]) -> list[str]:
+def banner_of(name: str, graph: Graph, order: str, modes: Sequence[str],
+              names: Mapping[Node, str], output_names: Sequence[str]) -> list[str]:
     """The lines of a kernel's first comment."""
     lines = [f"elemc kernel {name}", ""]
-    called: dict[Node, str] = dict(zip(graph.inputs, names, strict=False))
     for output, own, mode in zip(graph.outputs, output_names, modes, strict=True):
-        lines += _wrap(f"{own} = {formula(output, called)}")
+        lines += _wrap(f"{own} = {formula(output, names)}")
         lines.append(f"  {own}: {mode}, order {order}")
     return [re.sub(r"\s*[\r\n\f\v]\s*", " ", line).replace("*/", "* /") for line in lines]
 

@@ -25,6 +25,7 @@ import numpy as np
 from . import build, build_early, build_jobs
 from .banner import banner_of
 from .close import close
+from .cnames import c_names
 from .cost import HEAVY
 from .emit import Bindings, Source, emit
 from .graph import Accumulate, Cast, Graph, Node
@@ -71,8 +72,9 @@ class Closed:
     @cached_property
     def banner(self) -> list[str]:
         """The lines of its kernels' first comment."""
-        return banner_of(self.name, self.written, self.order, self.modes, self.names,
-                         self.output_names)
+        operands = (*self.written.inputs, *self.graph.captured)
+        return banner_of(self.name, self.written, self.order, self.modes,
+                         dict(zip(operands, self.names, strict=True)), self.output_names)
 
     @property
     def given_names(self) -> list[str]:
@@ -125,7 +127,7 @@ def close_function(name: str, graph: Graph, order: str, modes: Sequence[str],
                    dtypes: Mapping[Node, np.dtype], loose: bool) -> Closed:
     """Stages 1 to 3; `loose` functions may be contracted, or reassociated."""
     closed = simplify(close(graph, order, dtypes))
-    every = (*names, *(n.name for n in closed.captured))
+    every = (*names, *c_names([*names, *(n.name for n in closed.captured)])[len(names):])
     return Closed(name, graph, closed, extents_of(closed), order, tuple(modes), every,
                   tuple(output_names), loose)
 

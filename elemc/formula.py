@@ -57,6 +57,8 @@ def _text(node: Node, names: Mapping[Node, str],
         case Const():
             value = node.value.item()
             return repr(value), 14 if str(value).startswith("-") else CALL
+        case Size(arg=Captured(array=array)):
+            return str(array.data.shape[node.dim]), CALL
         case Size():
             return f"{_tight(node.arg, texts)}.shape[{node.dim}]", CALL
         case Iota():

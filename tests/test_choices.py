@@ -102,6 +102,13 @@ def test_each_part_of_a_stack_is_computed_where_it_is_stored():
     assert " if " not in rows.dump(*(a[:9] for a in parts), stage="nest")  # and in short rows
 
 
+def test_the_c_does_not_depend_on_what_was_traced_before():
+    def text():
+        return ec.compile(lambda a: np.stack([a * np.arange(200.0), a + np.ones(200)])).dump(Y[0, 0] + np.ones(200))
+
+    assert text() == text()
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_stacks_over_their_parts(axis):
     f = ec.compile(lambda a, b: np.stack([b, a + 1, a], axis))

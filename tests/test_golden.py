@@ -74,6 +74,8 @@ KERNELS = {
                    lambda x: np.array([[np.polyval(r[:k], 2) for k in range(1, r.size + 1)] for r in x]), 110),
     "choice": ([x], ec.where(x[:, :1] > 0, ec.cumsum(x, 1), 2 * x), {},
                lambda x: np.where(x[:, :1] > 0, x.cumsum(1), 2 * x), 45),
+    "stack": ([y, w], np.stack([y * 2, w]), {}, lambda y, w: np.stack([y * 2, w]), 45),
+    "stack_last": ([y, w], np.stack([y * 2, w], -1), {}, lambda y, w: np.stack([y * 2, w], -1), 40),
     "two_modes": ([x, y], [x + y, x * y], {"mode": ["broadcast", PRODUCT]},
                   lambda x, y: (x + y, x.sum(0) * y), 120),
     "half": ([h], h * h + 1, {}, lambda h: h * h + np.float16(1), 100),
@@ -101,7 +103,7 @@ KERNELS = {
 
 
 # What kernels with known sizes are dumped for.
-SIZED = {"sum_columns_of_3": [np.ones((2000, 3))], "recurrence": [np.ones((64, 64))],
+SIZED = {"stack": [np.ones(1000)] * 2, "stack_last": [np.ones(1000)] * 2, "sum_columns_of_3": [np.ones((2000, 3))], "recurrence": [np.ones((64, 64))],
          "variance_of_floats": [np.ones((200, 200), np.float32)], "once": [np.ones((64, 64)), np.ones(64)],
          "squared_distances": [np.ones((90, 12)), np.ones((70, 12))],
          "matrix_product": [np.ones((90, 80)), np.ones((80, 70))],
