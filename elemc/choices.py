@@ -93,11 +93,13 @@ def _may_fail(store: Store) -> bool:
 def _by_index(root: Root, spec: Specialized, numbers: dict[Value, int]) -> list[Root]:
     """A store in parts, one for each side of the choices that it makes by the index of a row.
 
-    If a row is of many elements that are chosen so, each side goes along its own column.
+    If a row is of many elements that are chosen so, of what is one for a row, each side goes along
+    its own column.
     """
     *around, last = root.order or ("",)
     turned = replace(root, order=(*around[:-1], last, *around[-1:]))
-    if around and spec.between(last)[0] > FEW and _index(turned, spec):
+    along = any(last in v.axes for v in walk(root.inputs()) if isinstance(v, Load))
+    if around and not along and spec.between(last)[0] > FEW and _index(turned, spec):
         root = turned
     parts: list[tuple[Root, tuple[Value, ...]]] = [(root, ())]
     done: list[tuple[Root, tuple[Value, ...]]] = []

@@ -109,6 +109,17 @@ def test_the_c_does_not_depend_on_what_was_traced_before():
     assert text() == text()
 
 
+def test_tables_are_not_read_by_columns():
+    a, b = RNG.normal(size=(2, 400, 20))
+    f = ec.compile(lambda a, b: ec.where(ec.arange(a.shape[1]) == 3, a, b))
+    assert " if " not in f.dump(a, b, stage="nest")
+    np.testing.assert_array_equal(f(a, b), np.where(np.arange(20) == 3, a, b))
+    rows = ec.compile(lambda a, b: ec.where(ec.arange(a.shape[0])[:, None] < 3, a * 2, b))
+    a, b = a.T.copy(), b.T.copy()
+    assert rows.dump(a, b, stage="nest").count(" if ") == 2
+    np.testing.assert_array_equal(rows(a, b), np.where(np.arange(20)[:, None] < 3, 2 * a, b))
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_stacks_over_their_parts(axis):
     f = ec.compile(lambda a, b: np.stack([b, a + 1, a], axis))
