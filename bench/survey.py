@@ -72,6 +72,7 @@ EXPRESSIONS = """
     (z * np.conj(y)).sum(); 2 * z - np.conj(y); np.where(i % 2 == 0, i // 2, 3 * i + 1); m / 255
     np.stack([a, b]); np.stack([a * 2, b + 1, a * b], axis=1); np.column_stack([x, x * x, x ** 3])
     np.stack([np.cos(x), np.sin(x)], axis=-1); np.stack([s[:, 0] - 1, s[:, 2]])
+    np.cross(s, s[::-1])
     np.stack([x, x + 1, x * 2, x * x, -x, abs(x), x - 3, x / 2, 3 * x, 1 - x], axis=-1)
 """
 

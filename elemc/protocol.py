@@ -100,7 +100,6 @@ INSTEAD = {
     "average": "(x * w).sum() / w.sum()",
     "cov": CENTRED,
     "corrcoef": CENTRED + ", divided by the square roots of its diagonal",
-    "cross": "x[1] * y[2] - x[2] * y[1] and its like, in np.stack",
     "linalg": "dot, einsum and norm are there; call numpy.linalg outside",
     "fft": "call numpy.fft outside",
     # single elements

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .array import Array, apply, as_node
-from .constructors import arange, expand_dims, expand_to, where
+from .constructors import arange, expand_dims, expand_to, moveaxis, where
 from .errors import ArgumentError, ShapeError, UnsupportedError
 from .graph import make, note_source
 from .graph_gradients import Exactly
@@ -88,6 +88,29 @@ STACKS: dict[Any, Callable[..., Array]] = {
         _stack(parts, -1)[(None,) * (2 - parts[0].ndim)])),
 }
 FUNCTIONS.update(STACKS)
+
+
+@computes(np.cross)
+def _cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1,
+           axis: int | None = None) -> Array:
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    (a0, a1, a2), (b0, b1, b2) = _three(a, axisa), _three(b, axisb)
+    made = _stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], -1)
+    return moveaxis(made, -1, axisc)
+
+
+FUNCTIONS[np.linalg.cross] = lambda x1, x2, *, axis=-1: _cross(x1, x2, axis=axis)
+
+
+def _three(x: Any, axis: int) -> list[Array]:
+    """The components of vectors, which have three."""
+    x = _operand(x)
+    if not x.ndim:
+        raise ShapeError("np.cross of an array of rank 0: it takes vectors of 3 elements")
+    x = moveaxis(x, axis, -1)
+    x = _exactly(x, apply("logical_or", x[..., :1], np.zeros(3, bool)))
+    return [x[..., k] for k in range(3)]
 
 
 # -- shapes that are made one -----------------------------------------------------------------
