@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
-from .ops import OPS
+from .quotients import operation
 from .roots import FAILS, HOLDS, Root, folds_below, in_strips, read_apart
 from .values import (
     LINED,
@@ -74,14 +74,15 @@ def _condition(root: Root) -> Value | None:
     """The condition, the same for a whole row, on which it depends what scans a store needs."""
     if not isinstance(root.of, Store) or _may_fail(root.of):
         return None
-    for value in walk([root.of.value], is_fold):
-        if isinstance(value, Op) and value.op is SELECT and (
-                _place(root, value.operands[0]) is not None):
-            one, other = ({v for v in walk([side]) if isinstance(v, Scan)}
-                          for side in value.operands[1:])
-            if one != other:
-                return value.operands[0]
-    return None
+    return next((v.args[0] for v in walk([root.of.value], is_fold) if _parts(root, v, Scan)), None)
+
+
+def _parts(root: Root, value: Value, kind: type[Value]) -> bool:
+    """Whether a value chooses, for whole rows, between sides that need different ones of a kind."""
+    if not isinstance(value, Op) or value.op is not SELECT or _place(root, value.args[0]) is None:
+        return False
+    one, other = ({v for v in walk([side]) if isinstance(v, kind)} for side in value.args[1:])
+    return one != other
 
 
 def _may_fail(store: Store) -> bool:
@@ -96,6 +97,9 @@ def _by_index(root: Root, spec: Specialized, numbers: dict[Value, int]) -> list[
     If a row is of many elements that are chosen so, of what is one for a row, each side goes along
     its own column.
     """
+    assert isinstance(root.of, Store)
+    if _may_fail(root.of):
+        return [root]
     *around, last = root.order or ("",)
     turned = replace(root, order=(*around[:-1], last, *around[-1:]))
     along = any(last in v.axes for v in walk(root.inputs()) if isinstance(v, Load))
@@ -109,33 +113,28 @@ def _by_index(root: Root, spec: Specialized, numbers: dict[Value, int]) -> list[
         if condition is None:
             done.append((part, given))
             continue
-        for side, holds in ((FAILS, _op("logical_not", condition)), (HOLDS, condition)):
+        fails = operation("logical_not", condition.dtype, condition)
+        for side, holds in ((FAILS, fails), (HOLDS, condition)):
             parts.append((_taken(part, condition, side, {}), (*given, holds)))
         if len(parts) + len(done) > MOST:
             return [root]
-    return [root] if len(done) == 1 else [
-        _waiting(part, every, f"{HOLDS}{numbers.setdefault(every, len(numbers))}")
-        for part, given in done for every in [reduce(lambda a, b: _op("logical_and", a, b), given)]]
+    if len(done) == 1:
+        return [root]
+    found = []
+    for part, given in done:
+        every = reduce(lambda a, b: operation("logical_and", a.dtype, a, b), given)
+        found.append(_waiting(part, every, f"{HOLDS}{numbers.setdefault(every, len(numbers))}"))
+    return found
 
 
 def _index(root: Root, spec: Specialized) -> Value | None:
     """A condition on the index of long rows whose sides read different arrays; the outermost."""
     store = root.of
     assert isinstance(store, Store)
-    if not root.order or spec.between(root.order[-1])[0] < LINED or _may_fail(store):
+    if not root.order or spec.between(root.order[-1])[0] < LINED:
         return None
-    for value in reversed(walk([store.value])):
-        if isinstance(value, Op) and value.op is SELECT and (
-                _place(root, value.operands[0]) is not None):
-            condition, *sides = value.operands
-            one, other = ({v for v in walk([side]) if isinstance(v, Load)} for side in sides)
-            if one != other and not any(isinstance(v, Load) for v in walk([condition])):
-                return condition
-    return None
-
-
-def _op(name: str, *args: Value) -> Value:
-    return Op(frozenset[str]().union(*(a.axes for a in args)), args[0].dtype, OPS[name], args)
+    return next((v.args[0] for v in reversed(walk([store.value])) if _parts(root, v, Load)
+                 and not any(isinstance(a, Load) for a in walk([v.args[0]]))), None)
 
 
 def _place(root: Root, condition: Value) -> int | None:

@@ -18,6 +18,7 @@ from .nest_leaves import Element, Named
 from .ops import OPS
 from .places import falls_short
 from .programs import inline
+from .quotients import operation
 from .values import Affine, First, Fold, Literal, Op, Place, Position, Value
 
 BOOL = np.dtype(bool)
@@ -109,7 +110,7 @@ def _literal(number: int) -> Literal:
 
 
 def _op(name: str, *args: Value) -> Value:
-    return Op(frozenset[str]().union(*(a.axes for a in args)), BOOL, OPS[name], args)
+    return operation(name, BOOL, *args)
 
 
 def _all(tests: Iterable[Value]) -> Value:

@@ -108,6 +108,9 @@ class TracedFunction:
             raise ArgumentError(f"{name} has no argument {', '.join(unknown)} to be static")
         self._traced = traced or {}
         self.__signature__ = signature
+        self._kept = {  # whose defaults are arguments: arrays, which are read at every call
+            n for n, p in signature.parameters.items() if isinstance(p.default, (np.ndarray, list))
+            or n in static and not any(p.default is v for v in (p.empty, np._NoValue))}
         self._places = [*itertools.takewhile(  # the names of the arguments that have places
             lambda n: signature.parameters[n].kind in PLACED, signature.parameters)]
 
@@ -197,12 +200,9 @@ class TracedFunction:
             bound = self._signature.bind(*args, **named)
         except TypeError as error:
             raise ArgumentError(f"{self.name}: {error}") from None
-        given = bound.arguments  # other defaults are left to the function, but for arrays
-        kept = {n for n, p in parameters.items()
-                if isinstance(p.default, (np.ndarray, list)) or n in self.static and not any(
-                    p.default is v for v in (p.empty, np._NoValue))}
+        given = bound.arguments  # other defaults are left to the function
         bound.arguments = {n: given.get(n, p.default) for n, p in parameters.items()
-                           if n in given or n in kept}
+                           if n in given or n in self._kept}
         return bound
 
     def _static(self, bound: inspect.BoundArguments) -> dict[str, Any]:
