@@ -86,6 +86,19 @@ typedef struct {
   uint64_t same;      /* of an output: bits of the inputs that it was, too */
 } Seen;
 
+/* What follows from shapes and strides: extents, the kernel's sizes, its pointers and the strides of
+ * these, its phases.  Calls that run at once may share it, so it is written by its first call alone. */
+typedef struct {
+  Py_ssize_t uses;
+  int64_t extents, sizes, pointers, phases; /* how many of them there are */
+  int64_t large; /* bits of the inputs that are as large as outputs in recycled memory */
+  double most, all; /* nanoseconds of the longest phase that can be in pieces, and of all phases */
+  int64_t *extent, *n, *from, *offset; /* from, offset: of a pointer its operand, bytes from its data */
+  int64_t *length, *least, *s; /* least: indices of a piece */
+  double *work; /* nanoseconds of a phase */
+  int64_t words[]; /* where these are */
+} Found;
+
 typedef struct {
   Py_ssize_t uses;
   Kernel kernel;
@@ -96,8 +109,9 @@ typedef struct {
   int words;          /* of the key: operands that the caller passes, and the kind of the call */
   uint64_t key[WORDS];
   int64_t *code;
-  Seen *seen;     /* of the latest call: what it reads, outputs if they were given */
-  int64_t *found; /* what followed from these (see carry); NULL before the first call */
+  size_t bytes; /* of the code */
+  Seen *seen;   /* of the latest call: what it reads, outputs if they were given */
+  Found *found; /* what followed from these; NULL before the first call */
   const int64_t *outputs, *buffers; /* where the code tells of them */
 } Entry;
 
@@ -123,15 +137,9 @@ typedef struct {
   PyArrayObject *where;
   PyArrayObject *source[OPERANDS], *target[OPERANDS]; /* inputs that are arrays, outputs */
   int64_t scalar[OPERANDS];
-  struct {
-    int64_t extents, sizes, strides, pointers, phases;
-  } has; /* how many there are of these: */
-  int64_t large; /* bits of the inputs that are as large as outputs in recycled memory */
-  int64_t extent[PLACES], n[PLACES], s[PLACES];
-  int64_t from[PLACES], offset[PLACES]; /* of a pointer: its operand, bytes from its data */
+  int64_t extent[PLACES]; /* while its entry is looked for */
+  Found *found;
   char *p[PLACES], **w, *own_w[PLACES]; /* w: own_w if there is one thread */
-  int64_t length[PLACES], least[PLACES]; /* least: indices of a piece */
-  double work[PLACES], most; /* nanoseconds of a phase; of the longest that can be in pieces */
 } Call;
 
 static PyTypeObject CallableType;
@@ -428,8 +436,7 @@ static int64_t ones_of_mask(const Call *c) {
  * the program and what tells of sizes. */
 static int match(const Entry *e, Call *c, const int64_t **code) {
   const int64_t *step = e->code + 1;
-  c->has.extents = e->code[0];
-  for (int64_t k = 0; k < c->has.extents; k++, step += INSTRUCTION) {
+  for (int64_t k = 0; k < e->code[0]; k++, step += INSTRUCTION) {
     int64_t value = 1, a, b;
     Py_ssize_t length;
     switch (step[0]) {
@@ -470,7 +477,7 @@ static int match(const Entry *e, Call *c, const int64_t **code) {
 
 static Entry *to_front(Callable *self, int k) {
   Entry *e = self->entry[k];
-  memmove(self->entry + 1, self->entry, (size_t)k * sizeof *self->entry);
+  if (k > 0) memmove(self->entry + 1, self->entry, (size_t)k * sizeof *self->entry);
   return self->entry[0] = e;
 }
 
@@ -489,12 +496,16 @@ static Entry *find(Callable *self, Call *c, const int64_t **code) {
   return NULL;
 }
 
+static void drop(Found *f) {
+  if (f != NULL && --f->uses == 0) PyMem_Free(f);
+}
+
 static void release(Entry *e) {
   if (--e->uses > 0) return;
   for (Py_ssize_t k = 0; k < e->words + PyTuple_GET_SIZE(e->captured); k++)
     Py_XDECREF(e->seen[k].dtype);
   PyMem_Free(e->seen);
-  PyMem_Free(e->found);
+  drop(e->found);
   Py_DECREF(e->captured);
   Py_DECREF(e->dtypes);
   Py_DECREF(e->keep);
@@ -613,14 +624,15 @@ static PyObject *large_handler; /* large_memory, as NumPy takes it */
  * should be just behind it. */
 static size_t place_beside(const Call *c, size_t behind, size_t unit) {
   const size_t page = 4096;
+  const int64_t large = c->found->large;
   size_t best = behind, least = page;
-  for (int j = 0; c->large >> j != 0; j++) {
-    if ((c->large >> j & 1) == 0) continue;
+  for (int j = 0; large >> j != 0; j++) {
+    if ((large >> j & 1) == 0) continue;
     const size_t here = (((size_t)c->operand[j].data - behind) / unit * unit + behind) % page;
     size_t near = 0;
-    for (int k = 0; c->large >> k != 0; k++) {
+    for (int k = 0; large >> k != 0; k++) {
       const size_t ahead = (here - (size_t)c->operand[k].data) % page;
-      if (c->large >> k & 1 && ahead > 0 && ahead < page / 2 && page / 2 - ahead > near)
+      if (large >> k & 1 && ahead > 0 && ahead < page / 2 && page / 2 - ahead > near)
         near = page / 2 - ahead;
     }
     if (near < least) best = here, least = near;
@@ -671,7 +683,7 @@ static int outputs(const Callable *self, const Entry *e, Call *c, const int64_t 
     const int64_t *begins = at;
     at += 2;
     int ndim = (int)*at++;
-    for (int d = 0; d < ndim; d++) shape[d] = c->extent[*at++];
+    for (int d = 0; d < ndim; d++) shape[d] = c->found->extent[*at++];
     const int64_t *order = *at++ ? at : NULL;
     at += order == NULL ? 0 : ndim;
     Operand *o = &c->operand[e->ninputs + k];
@@ -699,83 +711,92 @@ static int outputs(const Callable *self, const Entry *e, Call *c, const int64_t 
   return 1;
 }
 
+/* Begin what follows from a call's shapes, where its entry had that if no running call reads it;
+ * NULL, and an error, if there is no memory. */
+static Found *begin(Entry *e, const Call *c) {
+  Found *f = e->found;
+  e->found = NULL;
+  if (f != NULL && f->uses > 1) {
+    drop(f);
+    f = NULL;
+  }
+  if (f == NULL) {
+    f = PyMem_Malloc(sizeof *f + e->bytes); /* the code has more words than follow from it */
+    if (f == NULL) {
+      PyErr_NoMemory();
+      return NULL;
+    }
+    f->uses = 1;
+  }
+  f->extents = e->code[0];
+  f->extent = f->words;
+  memcpy(f->extent, c->extent, (size_t)f->extents * sizeof *f->extent);
+  f->large = large_inputs(c, e->ninputs);
+  return f;
+}
+
 /* Sizes, pointers and strides, as runtime.launch. */
 static void bind(Call *c, const Entry *e, const int64_t **code) {
   const int64_t *at = *code, *program = e->code + 1;
+  Found *f = c->found;
   Py_ssize_t length;
-  c->has.sizes = *at++;
-  for (int64_t k = 0; k < c->has.sizes; k++) {
+  f->sizes = *at++;
+  f->n = f->extent + f->extents;
+  for (int64_t k = 0; k < f->sizes; k++) {
     int64_t unit = *at++;
     if (unit > 0) /* how many units a product of extents has */
-      c->n[k] = (product(c, &at) + unit - 1) / unit;
+      f->n[k] = (product(c, &at) + unit - 1) / unit;
     else if (unit < 0) { /* the product, or a strip of so many */
       const int64_t most = product(c, &at);
-      c->n[k] = most < -unit ? most : -unit;
+      f->n[k] = most < -unit ? most : -unit;
     } else
-      c->n[k] = start_of(program + INSTRUCTION * *at++, c->extent, &length);
+      f->n[k] = start_of(program + INSTRUCTION * *at++, c->extent, &length);
   }
-  c->has.pointers = *at++, c->has.strides = 0;
-  for (int64_t k = 0; k < c->has.pointers; k++) {
-    const Operand *o = &c->operand[c->from[k] = *at++];
-    c->offset[k] = 0;
+  f->pointers = *at++;
+  f->from = f->n + f->sizes;
+  f->offset = f->from + f->pointers;
+  int64_t *s = f->s = f->offset + f->pointers;
+  for (int64_t k = 0; k < f->pointers; k++) {
+    const Operand *o = &c->operand[f->from[k] = *at++];
+    f->offset[k] = 0;
     for (int64_t count = *at++; count > 0; count--, at += 3) {
       npy_intp start = at[2] < 0 ? 1 : start_of(program + INSTRUCTION * at[2], c->extent, &length);
-      c->offset[k] += o->strides[at[0]] * at[1] * start;
+      f->offset[k] += o->strides[at[0]] * at[1] * start;
     }
     for (int64_t count = *at++; count > 0; count--) {
       int64_t stride = 0;
       for (int64_t terms = *at++; terms > 0; terms--, at += 2) stride += o->strides[at[0]] * at[1];
-      c->s[c->has.strides++] = stride;
+      *s++ = stride;
     }
   }
+  f->length = s;
   *code = at;
 }
 
 /* What the phases are worth, in nanoseconds: for each, a sum over its loops. */
-static void estimate(Call *c, const int64_t **code) {
+static void estimate(Found *f, const int64_t **code) {
   const int64_t *at = *code;
-  c->most = 0;
-  c->has.phases = *at++;
-  for (int64_t k = 0; k < c->has.phases; k++) {
+  f->most = f->all = 0;
+  f->phases = *at++;
+  f->least = f->length + f->phases;
+  f->work = (double *)(void *)(f->least + f->phases);
+  for (int64_t k = 0; k < f->phases; k++) {
     int64_t axis = *at++;
-    c->length[k] = axis < 0 ? 1 : c->n[axis];
-    c->least[k] = *at++;
-    c->work[k] = 0;
+    f->length[k] = axis < 0 ? 1 : f->n[axis];
+    f->least[k] = *at++;
+    f->work[k] = 0;
     for (int64_t terms = *at++; terms > 0; terms--) {
       double part = (double)*at++ / weight;
-      for (int64_t count = *at++; count > 0; count--) part *= (double)c->n[*at++];
-      c->work[k] += part;
+      for (int64_t count = *at++; count > 0; count--) part *= (double)f->n[*at++];
+      f->work[k] += part;
     }
-    if (c->length[k] > 1 && c->work[k] > c->most) c->most = c->work[k];
+    f->all += f->work[k];
+    if (f->length[k] > 1 && f->work[k] > f->most) f->most = f->work[k];
   }
   *code = at;
 }
 
 /* -- calls with the shapes and strides of the one before --------------------------------------- */
-
-enum { COUNTS = sizeof((Call *)NULL)->has / sizeof(int64_t) };
-
-static void move(int64_t **at, void *part, int64_t count, int back) {
-  size_t bytes = (size_t)count * sizeof **at;
-  memcpy(back ? part : *at, back ? *at : part, bytes);
-  *at += count;
-}
-
-/* Take what follows from shapes and strides out of a call into its entry, or `back`. */
-static void carry(Entry *e, Call *c, int back) {
-  int64_t *at = e->found;
-  move(&at, &c->has, COUNTS, back);
-  move(&at, &c->most, 1, back);
-  move(&at, &c->large, 1, back);
-  move(&at, c->extent, c->has.extents, back);
-  move(&at, c->n, c->has.sizes, back);
-  move(&at, c->s, c->has.strides, back);
-  move(&at, c->from, c->has.pointers, back);
-  move(&at, c->offset, c->has.pointers, back);
-  move(&at, c->length, c->has.phases, back);
-  move(&at, c->least, c->has.phases, back);
-  move(&at, c->work, c->has.phases, back);
-}
 
 static void see(Seen *seen, const Operand *o, PyArrayObject *array) {
   char *low, *high;
@@ -794,13 +815,9 @@ static void keep(Entry *e, Call *c, int nin, int nout) {
   int ncaptured = (int)PyTuple_GET_SIZE(e->captured);
   for (int k = nin; k < e->ninputs; k++)
     if (c->operand[k].ndim > RANK) return;
-  if (e->found == NULL) { /* the code is the same in all calls, and so is how many there are */
-    int64_t words = COUNTS + 2 + c->has.extents + c->has.sizes + c->has.strides +
-                    2 * c->has.pointers + 3 * c->has.phases;
-    e->found = PyMem_Malloc((size_t)words * sizeof *e->found);
-    if (e->found == NULL) return; /* all calls go the long way */
-  }
-  carry(e, c, 0);
+  drop(e->found); /* another thread may have been here while outputs were made */
+  c->found->uses++;
+  e->found = c->found;
   for (int k = 0; k < nin; k++) see(&e->seen[k], &c->operand[k], c->source[k]);
   for (int k = 0; k < ncaptured; k++)
     see(&e->seen[nin + k], &c->operand[nin + k],
@@ -876,7 +893,8 @@ static Entry *repeated(Callable *self, PyObject *const *args, const Options *opt
     Entry *e = self->entry[k];
     if (e->found == NULL || e->key[e->words - 1] != c->kind) continue;
     if (!again(self, e, args, options->where, outs, c)) continue;
-    carry(e, c, 1);
+    c->found = e->found;
+    c->found->uses++;
     return to_front(self, k);
   }
   return NULL;
@@ -893,7 +911,7 @@ static int buffers(Call *c, const int64_t *at, int threads, char *local, void **
     int64_t bytes = *at++, shared = *at++, length = 1;
     int too_long = 0;
     for (int64_t places = *at++; places > 0; places--)
-      too_long |= __builtin_mul_overflow(length, c->n[*at++], &length);
+      too_long |= __builtin_mul_overflow(length, c->found->n[*at++], &length);
     too_long |= __builtin_mul_overflow(length > 0 ? length : 1, bytes, &bytes);
     where[k] = total;
     too_long |= bytes > INT64_MAX / MOST_THREADS;
@@ -919,16 +937,15 @@ static int buffers(Call *c, const int64_t *at, int threads, char *local, void **
   return 0;
 }
 
-static int phases(const Call *c, const Entry *e, int threads, int64_t buffers) {
-  double all = 0;
-  for (int64_t k = 0; k < c->has.phases; k++) all += c->work[k];
-  PyThreadState *state = all > RELEASE || threads > 1 ? PyEval_SaveThread() : NULL;
+static int phases(const Call *c, Kernel kernel, int threads, int64_t buffers) {
+  const Found *f = c->found;
+  PyThreadState *state = f->all > RELEASE || threads > 1 ? PyEval_SaveThread() : NULL;
   int status = 0;
-  for (int64_t k = 0; k < c->has.phases; k++) {
+  for (int64_t k = 0; k < f->phases; k++) {
     int64_t decided = 0;
-    status |= threads == 1 ? e->kernel(k, 0, c->length[k], c->p, c->s, c->n, &decided, c->w)
-                           : elemc_run(e->kernel, k, c->length[k], c->least[k], c->work[k],
-                                       threads, c->p, c->s, c->n, c->w, buffers);
+    status |= threads == 1 ? kernel(k, 0, f->length[k], c->p, f->s, f->n, &decided, c->w)
+                           : elemc_run(kernel, k, f->length[k], f->least[k], f->work[k], threads,
+                                       c->p, f->s, f->n, c->w, buffers);
   }
   if (state != NULL) PyEval_RestoreThread(state);
   return status;
@@ -953,7 +970,8 @@ static PyObject *arranged(PyObject *structure, PyObject **results, int *next) {
 /* The results as the caller gets them; takes over the references. */
 static PyObject *answer(const Callable *self, PyObject **results) {
   int next = 0;
-  if (!PyCallable_Check(self->structure)) return arranged(self->structure, results, &next);
+  if (self->structure == Py_None || PyTuple_Check(self->structure))
+    return arranged(self->structure, results, &next);
   PyObject *all = PyList_New(self->nout);
   if (all == NULL) return NULL;
   for (; next < self->nout; next++) {
@@ -981,7 +999,7 @@ static int finish(const Callable *self, const Entry *e, const Call *c, PyObject 
 }
 
 /* Run an entry's kernel: 1 and *result, which is NULL beside an error; 0 if Python has to.
- * `code` tells what comes after the extents; NULL: the entry has kept what follows from it. */
+ * `code` tells what comes after the extents; NULL: what follows from it is found. */
 static int run(Callable *self, Entry *e, Call *c, const int64_t *code, PyObject **result) {
   PyObject *results[OPERANDS];
   npy_clongdouble scalars[OPERANDS];
@@ -989,10 +1007,10 @@ static int run(Callable *self, Entry *e, Call *c, const int64_t *code, PyObject 
   void *heap = NULL;
   int done, status = 0, first = code != NULL;
   *result = NULL;
-  if (first && meets_nothing(c, &code)) return 0;
   if (first) {
+    if (meets_nothing(c, &code)) return 0;
+    if ((c->found = begin(e, c)) == NULL) return 1;
     e->outputs = code;
-    c->large = large_inputs(c, e->ninputs);
   }
   for (int k = 0; k < self->nout; k++) results[k] = NULL;
   code = e->outputs;
@@ -1000,15 +1018,15 @@ static int run(Callable *self, Entry *e, Call *c, const int64_t *code, PyObject 
   if (done == 1) {
     if (first) {
       bind(c, e, &code);
-      estimate(c, &code);
+      estimate(c->found, &code);
       e->buffers = code;
       keep(e, c, self->nin, self->nout);
     }
-    for (int64_t k = 0; k < c->has.pointers; k++)
-      c->p[k] = c->operand[c->from[k]].data + c->offset[k];
-    int threads = c->most < SMALL ? 1 : elemc_threads(c->most);
+    const Found *f = c->found;
+    for (int64_t k = 0; k < f->pointers; k++) c->p[k] = c->operand[f->from[k]].data + f->offset[k];
+    int threads = f->most < SMALL ? 1 : elemc_threads(f->most);
     if (buffers(c, e->buffers, threads, local, &heap) == 0) {
-      status = phases(c, e, threads, *e->buffers);
+      status = phases(c, e->kernel, threads, *e->buffers);
       if (heap != NULL) elemc_give(heap);
       self->hits++;
       if (status != 0)
@@ -1017,6 +1035,7 @@ static int run(Callable *self, Entry *e, Call *c, const int64_t *code, PyObject 
         *result = answer(self, results);
     }
   }
+  drop(c->found);
   for (int k = 0; k < self->nout; k++) Py_XDECREF(results[k]);
   return done != 0;
 }
@@ -1131,6 +1150,7 @@ static PyObject *add(PyObject *callable, PyObject *args) {
   e->ninputs = self->nin + (int)PyTuple_GET_SIZE(captured) + c.masked;
   e->words = c.words;
   e->code = copy;
+  e->bytes = (size_t)bytes;
   e->seen = seen;
   e->captured = Py_NewRef(captured);
   e->dtypes = Py_NewRef(dtypes);

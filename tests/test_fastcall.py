@@ -696,6 +696,32 @@ def test_many_threads_and_entries_dropped_while_in_use():
     assert not failures and f._hits > 0
 
 
+def test_calls_of_other_shapes_while_one_runs():
+    """What follows from shapes is an entry's; the running call keeps its own."""
+    x = elemc.array("x", 2, dtype="float64")
+    e = np.exp(x - x.max(axis=0, keepdims=True))
+    f = elemc.function([x], e / e.sum() + (e * x).max(axis=0))
+    arrays = [sample("float64", (rows, 100)) for rows in (210, 140, 160, 180)]
+    wants = [f._call(a) for a in arrays]
+    [kernel] = f.specializations
+    failures = []
+    ended = time.monotonic() + 1.0
+
+    def calls(arrays, wants):
+        while time.monotonic() < ended:
+            for a, want in zip(arrays, wants, strict=True):
+                if not np.array_equal(f(a), want):
+                    failures.append(a.shape)
+
+    threads = [threading.Thread(target=calls, args=given)
+               for given in ((arrays[:1], wants[:1]), (arrays[1:], wants[1:]))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures and f.specializations == [kernel] and f._hits > 4
+
+
 Named = collections.namedtuple("Named", "first second")
 
 
