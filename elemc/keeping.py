@@ -8,13 +8,12 @@ from dataclasses import replace
 
 from .accesses import line_of
 from .blocks import of_many
-from .choices import part_sides
 from .cost import HEAVY, cost
 from .folding import Folding
 from .nest import Assign, Local, Loop
 from .nest_leaves import Element
 from .once import once
-from .order import few_axes, roots
+from .order import few_axes
 from .roots import Root, axis_of, folds_below, is_side, next_axis, open_strip
 from .scope import Scope
 from .sharing import Segment, carried
@@ -39,22 +38,16 @@ FAR_OPERANDS = 3  # take longer to come from memory again than what they make, t
 WAITED = 8  # as long as the quotient of two doubles, or a root of floats, takes
 
 
-def still_needed(wanted: Sequence[Value], value: Value) -> tuple[Value, ...]:
-    """What `wanted` values are computed from, other than folds and what `value` is made of."""
-    return walk(wanted, lambda v: is_fold(v) or v is value)
-
-
 class Keeping(Folding):
     """What it takes to compute once what several loops of a level need."""
 
-    def __init__(self, spec: Specialized) -> None:
+    def __init__(self, spec: Specialized, roots: Sequence[Root], never: Collection[Value]) -> None:
         super().__init__(spec)
-        self.roots = part_sides(roots(spec), spec)
+        self.roots = roots
+        self.never = never  # what is not to wait in an output
         self.uses: dict[Fold, frozenset[Fold]] = {}  # the folds that a fold needs, at any depth
-        self.depths: dict[Fold, int] = {}  # how many folds that need each other have ended with it
         for root in self.roots:
             if isinstance(root.of, Fold):
-                self.depths[root.of] = 1 + self.depth(root)
                 self.uses[root.of] = frozenset(root.needs).union(
                     *(self.uses[f] for f in root.needs))
         self.by_rows: set[Fold] = {r.fold for r in self.roots if r.by_rows}
@@ -201,55 +194,13 @@ class Keeping(Folding):
         later = [r for s in self.later for r in s.roots]
         near = [r for s in self.near for r in s.roots]
         ended = {r.of for r in segment.roots}  # what can be computed where one ends has a buffer
-        here = walk([v for r in segment.roots for v in r.inputs()], self.is_there)
-
-        def needed_beside(value: Value) -> tuple[Value, ...]:
-            """What else is needed when a value that is yet to wait is computed, or after that.
-
-            What the same loop loads, it loads before it writes.
-            """
-            made = next((k for k, r in enumerate(later) if value in walk(r.inputs())), 0)
-            return still_needed([v for r in later[made:] for v in r.inputs()], value)
-
         for root in later:
-            store = root.of
-            if not isinstance(store, Store):
+            if not isinstance(root.of, Store):
                 continue
             value = self.dear(segment, root, root in near)
-            if value is not None and value not in self.kept and self.outlasted(value, root) and (
-                    not any(n in ended and value.axes <= n.axes for n in folds_below([value]))):
-                there = [v for v, s in self.kept.items() if s is store]
-                makers = [r for r in segment.roots if value in walk(r.inputs(), is_fold)]
-                one = len({r.order for r in makers}) == 1  # which reads before it writes
-                others = [r for r in segment.roots if not (one and r in makers)]
-                after = still_needed([v for r in (*others, *later) for v in r.inputs()], value)
-                if not any(v in after if v in self.buffered else v in here or value in
-                           needed_beside(v) for v in there):
-                    self.kept[value] = store
-
-    def outlasted(self, value: Value, root: Root) -> bool:
-        """Whether all else that needs a value has had it where `root` stores over it.
-
-        That is in an earlier loop, for it waits for fewer folds, and for none that ends in the loop
-        around both, or in the same one; not in another one within the same, as a fold is of what a
-        scan there makes, which is stored as it is made.
-        """
-        place = {r.of: k for k, s in enumerate(self.later) for r in s.roots}
-        scans = {n for n in root.needs if isinstance(n, Scan) and place.get(n) == place[root.of]}
-        for other in (r for s in self.later for r in s.roots if r is not root):
-            if value in walk(other.inputs(), is_fold):
-                ahead = self.depth(root) - self.depth(other)
-                beside = place[other.of] == place[root.of]
-                same = beside and not scans and other.order == root.order
-                waits = any(place.get(n) == place[root.of] for n in {*other.needs} - {*root.needs})
-                after = ahead < 0 or place[other.of] > place[root.of]
-                if waits or after or (ahead == 0 or beside) and not same:
-                    return False
-        return True
-
-    def depth(self, root: Root) -> int:
-        """How many folds that need each other have to end before a loop."""
-        return max((self.depths[fold] for fold in root.needs), default=0)
+            if value and value not in self.never and value not in self.kept and not any(
+                    n in ended and value.axes <= n.axes for n in folds_below([value])):
+                self.kept[value] = root.of
 
     def remains(self, segment: Segment) -> bool:
         """Whether a loop has anything left to do; stores have not if their values waited there."""
@@ -345,7 +296,8 @@ class Keeping(Folding):
         pending = {v: f for f, every in self.waiting.items() if isinstance(f, Fold) for v in every}
         known: dict[Value, Fold | None] = {
             v: None if v in self.buffered else pending.get(v) for v in self.planned}
-        known |= dict.fromkeys(self.still_kept(segment, users))
+        made = walk([v for r in segment.roots for v in r.inputs()], is_fold)
+        known |= dict.fromkeys(v for v in self.kept if v in self.buffered or v in made)
         for value, last in carried(values, late, known).items():
             axes = value.axes - around
             if scope and axes == {axis_of(bound[-1])}:
@@ -353,18 +305,6 @@ class Keeping(Folding):
             else:
                 self.plan(value, axes, shared, strip if strip in value.axes else None)
             self.waiting.setdefault(last, []).append(value)
-
-    def still_kept(self, segment: Segment, users: Sequence[Root]) -> list[Value]:
-        """What waits in outputs from `segment` on, until none of `users` needs it."""
-        made = set(walk([v for r in segment.roots for v in r.inputs()], is_fold))
-        place = {r.of: k for k, r in enumerate(users, 1)}
-
-        def overwritten(value: Value, store: Store) -> bool:
-            after = users[place[store]:] if store in place else []
-            return value in walk([v for r in after for v in r.inputs()], is_fold)
-
-        return [v for v, s in self.kept.items()
-                if (v in self.buffered or v in made) and not overwritten(v, s)]
 
     def same_phase(self, segment: Segment, later: Sequence[Segment], fold: Fold) -> bool:
         """Whether all users of a fold that ends at the top run in the same serial phase."""

@@ -47,6 +47,7 @@ class Leaves:
         self.kept: dict[Value, Store] = {}  # what waits in an output until its time has come
         self.aside: dict[Store, Element] = {}  # where an output's rows lie side by side
         self.buffered: dict[Value, Value] = {}  # of the planned and kept ones, those written
+        self.gone: dict[Value, Value] = {}  # what waited, and what must not if it is still needed
         self.names: dict[str, int] = {}
 
     def name(self, kind: str) -> str:
@@ -135,7 +136,7 @@ class Leaves:
             elif value in self.kept and value.axes in folded:
                 store = self.kept[value]
                 made = scope.value(value)  # may be made of what was kept there so far
-                self.forget_kept(store)
+                self.forget_kept(store, value)
                 scope.known[value] = made if isinstance(made, Named) else scope.let(made)
                 scope.body.append(self.write(store, scope.known[value], None))
                 self.leave(value, store)
@@ -157,11 +158,12 @@ class Leaves:
         """Whether what is read where `root` stores is a value that was written there."""
         return isinstance(root.of, Store) and not root.given and holds(root.of, value, self.spec)
 
-    def forget_kept(self, store: Store) -> None:
-        """What was kept where `store` writes is to be found there no longer."""
+    def forget_kept(self, store: Store, other: Value | None = None) -> None:
+        """What was kept where `store` writes is there no longer; it may be that `other` is."""
         for value in [v for v, at in self.kept.items() if at.operand == store.operand]:
             if value in self.buffered:
                 del self.buffered[value], self.kept[value]
+                self.gone[value] = other or value
 
     def advance(self, scans: Sequence[Root], scope: Scope) -> None:
         """One more element of scans; their values here are known from now on."""

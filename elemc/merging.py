@@ -28,7 +28,7 @@ class Merging(Leaves):
 
     def phase(self, axis: str | None) -> Scope:
         """The scope of a new phase."""
-        scope = Scope(self.name, self.buffered, self.load_name)
+        scope = Scope(self.name, self.buffered, self.gone, self.load_name)
         self.kernel.phases.append(Phase(axis, scope.body))
         return scope.side(*self.given) if self.given else scope
 

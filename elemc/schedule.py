@@ -13,7 +13,7 @@ in a buffer over the axes that differ.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,23 +22,22 @@ from .accesses import runs_along
 from .asking import ask_in_time, comes_late, short_and_back
 from .blocks import of_many
 from .calling import call_in_blocks
+from .choices import part_sides
 from .cost import calls
+from .crossing import Crossing
 from .halving import convert_in_blocks
 from .interior import part
 from .jamming import jam
-from .keeping import Keeping
 from .meeting import rows_apart
-from .nest import Assign, Kernel, Local, Loop, Statement, Write, statements, values_of
+from .nest import Assign, Kernel, Loop, Statement, Write, statements, values_of
 from .nest_leaves import Element
+from .order import roots
 from .repeating import repeat_rows
-from .roots import Root, axis_of, is_side, next_axis, open_strip, remaining
-from .scope import Scope
+from .roots import Root, axis_of, is_side, next_axis, open_strip
+from .scope import Overwritten, Scope
 from .sharing import (
     Segment,
-    across,
     around_few,
-    axes_inside,
-    beside,
     functions_of_rows,
     loops,
     pair_scans,
@@ -65,20 +64,36 @@ from .values import (
 
 def schedule(spec: Specialized) -> Kernel:
     """The loop nests of one specialization."""
-    scheduler = _Scheduler(spec)
-    scheduler.compute_once(scheduler.roots)
-    scheduler.top(scheduler.roots)
-    repeat_rows(scheduler.kernel, spec)  # first: blocks are of several rows
-    call_in_blocks(scheduler.kernel, spec)
-    jam(scheduler.kernel, spec)
-    convert_in_blocks(scheduler.kernel, spec)
-    part(scheduler.kernel, spec)
-    return scheduler.kernel
+    kernel = _laid_out(spec)
+    repeat_rows(kernel, spec)  # first: blocks are of several rows
+    call_in_blocks(kernel, spec)
+    jam(kernel, spec)
+    convert_in_blocks(kernel, spec)
+    part(kernel, spec)
+    return kernel
 
 
-class _Scheduler(Keeping):
-    def __init__(self, spec: Specialized) -> None:
-        super().__init__(spec)
+def _laid_out(spec: Specialized) -> Kernel:
+    """The loops of all phases.
+
+    Which loops come before which is known where they are laid out.  If one stores over what waits
+    in its output, and another one still needs that, all begins again, and it does not wait there.
+    """
+    found, never = part_sides(roots(spec), spec), set[Value]()
+    while True:
+        scheduler = _Scheduler(spec, found, never)
+        try:
+            scheduler.compute_once(found)
+            scheduler.top(found)
+        except Overwritten as early:
+            never.add(early.value)
+        else:
+            return scheduler.kernel
+
+
+class _Scheduler(Crossing):
+    def __init__(self, spec: Specialized, roots: Sequence[Root], never: Collection[Value]) -> None:
+        super().__init__(spec, roots, never)
         self.lines = {(store.operand, axis) for store, axis in lines(spec).items()}
         self.following = {s.operand: r for s in lines(spec) if (r := following_rows(s, spec))}
 
@@ -116,17 +131,6 @@ class _Scheduler(Keeping):
     def shared(self, segment: Segment) -> str | None:
         """The axis whose indices threads share."""
         return self.tiles_of(segment, ())[0] if self.tiled(segment, ()) else segment.axis
-
-    def tiled(self, segment: Segment, bound: tuple[str, ...]) -> list[Load]:
-        """What a segment reads across and copies in tiles."""
-        return across(segment.roots, bound, self.spec, self.is_there) if self.spec.large or (
-            self.spec.crossed) else []
-
-    def tiles_of(self, segment: Segment, bound: tuple[str, ...]) -> tuple[str, ...]:
-        """The axes of the loops over tiles: of few lines, threads share the elements."""
-        rows, columns = remaining(segment.roots[0], bound)
-        few = not bound and self.spec.between(rows)[1] < LINED
-        return (columns, rows) if few else (rows, columns)
 
     def level(self, level_roots: Sequence[Root], bound: tuple[str, ...], scope: Scope) -> None:
         """Everything that `level_roots` do inside of the loops over `bound`."""
@@ -273,42 +277,6 @@ class _Scheduler(Keeping):
         apart = all(s.mask is None and s.mode == "write" for s in stores)
         called = apart and any(of_many(v) and not known(v) for v in walk(inputs, known))
         return stages(inputs, known, apart), strip and (bool(loop.ahead) or called)
-
-    def tiles(self, segment: Segment, loads: Sequence[Load], bound: tuple[str, ...],
-              scope: Scope) -> None:
-        """Two loops over tiles; `loads`, which lie across, are copied first, along their lines."""
-        rows, columns = remaining(segment.roots[0], bound)
-        around, within = self.tiles_of(segment, bound)
-        inner = Loop(within, "tiles", [])
-        scope.body.append(Loop(around, "tiles", [inner], shared=not bound))
-        inside = scope.inside(inner.body)
-        for load in loads:
-            tile = Element(load.axes, load.dtype, inside.name(
-                f"{self.spec.operands[load.operand].name}_tile"), (rows, columns), "tile")
-            copy = Loop(rows, "plain", [Assign(tile, load)], independent=True)
-            inner.body += [Local(tile.name, load.dtype, tile=True),
-                           Loop(columns, "turned", [copy])]
-            inside.known[load] = tile
-        loop = Loop(rows, "plain", [])
-        inner.body.append(loop)
-        self.level(segment.roots, (*bound, rows), inside.inside(loop.body))
-
-    def turn_rows(self, level_roots: Sequence[Root], bound: tuple[str, ...],
-                  scope: Scope) -> None:
-        """Of what lies across, some rows at a time are copied along their lines."""
-        def is_there(value: Value) -> bool:
-            return is_fold(value) or scope.find(value) is not None
-
-        for load in beside(level_roots, bound, self.spec, is_there):
-            columns = tuple(a for a in axes_inside(level_roots, bound) if a in load.axes)
-            buffer = self.buffer(f"{self.spec.operands[load.operand].name}_rows", load.dtype,
-                                 columns, shared=False, strip=bound[-1], length="TURN")
-            rows = replace(buffer, axes=load.axes, dims=(bound[-1], *columns), at="turn")
-            copy = Loop(bound[-1], "plain", [Assign(rows, load)], independent=True)
-            for axis in reversed(columns):
-                copy = Loop(axis, "turned" if axis == columns[-1] else "plain", [copy])
-            scope.body.append(Loop(bound[-1], "turning", [copy]))
-            scope.known[load] = rows
 
     def past_caches(self, loop: Loop, last: bool, bound: tuple[str, ...]) -> tuple[Write, ...]:
         """What a loop writes past the caches: along lines, or short rows that follow each other.

@@ -7,7 +7,7 @@ loaded, and pieces of long expressions; all else is written in place.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -32,20 +32,28 @@ LONGEST = 6  # operations in one expression
 CONDITIONAL = ("where", "logical_and", "logical_or")  # C evaluates but the first of their operands
 
 
+class Overwritten(Exception):
+    """What waited in an output is needed once more, but has been stored over."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(value)
+        self.value = value  # what must not wait there, so that this does not happen
+
+
 class Scope:
     """The values known in a block, and the statements of its body."""
 
     def __init__(self, fresh: Callable[[str], str], buffered: dict[Value, Value],
-                 load_name: Callable[[Load], str], body: list[Statement] | None = None,
-                 parent: Scope | None = None) -> None:
-        self.fresh, self.buffered, self.load_name = fresh, buffered, load_name
+                 gone: Mapping[Value, Value], load_name: Callable[[Load], str],
+                 body: list[Statement] | None = None, parent: Scope | None = None) -> None:
+        self.fresh, self.buffered, self.gone, self.load_name = fresh, buffered, gone, load_name
         self.body: list[Statement] = [] if body is None else body
         self.known: dict[Value, Value] = dict(parent.known) if parent else {}
         self.taken: set[str] = set(parent.taken) if parent else set()
 
     def inside(self, body: list[Statement]) -> Scope:
         """The scope of a block within this one."""
-        return Scope(self.fresh, self.buffered, self.load_name, body, self)
+        return Scope(self.fresh, self.buffered, self.gone, self.load_name, body, self)
 
     def side(self, condition: Value, holds: bool) -> Scope:
         """The scope of a block for which a condition has to hold, or to fail."""
@@ -96,6 +104,9 @@ class Scope:
         """`wanted`, computed here; named if `name_all` or used more than once."""
         wanted = list(wanted)
         order, uses = self._plan(wanted)
+        for value in order:
+            if value in self.gone and self.find(value) is None:
+                raise Overwritten(self.gone[value])
         chosen = _chosen(order)
         made: dict[Value, Value] = {}
         size: dict[Value, int] = {}
