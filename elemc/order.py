@@ -63,9 +63,11 @@ def roots(spec: Specialized) -> list[Root]:
             below = [value.arg] if isinstance(value, Place) else value.args
             needs = folds_below(below)
             strips = {r.of: r.order[-1] for r in found if in_strips(r.order)}
-            root = Root(value, _fold_order(value, spec, few, short, strips), frozenset(value.over),
-                        needs, read_apart(below))
-            found.insert(_before(value, found), root)
+            place = _before(value, found)  # which changes with its extremum, in the same loop
+            order = found[place].order if place < len(found) else _fold_order(
+                value, spec, few, short, strips)
+            root = Root(value, order, frozenset(value.over), needs, read_apart(below))
+            found.insert(place, root)
     found = [linked(r, spec, found) for r in found]
     found = [_along_long_axis(r, short, spec) if r.merges else r for r in together(found, spec)]
     folds = {r.of: r for r in found}
@@ -108,7 +110,7 @@ def _calls_itself(store: Store, needs: Sequence[Fold], spec: Specialized) -> boo
 
 
 def _before(value: Fold, found: Sequence[Root]) -> int:
-    """Where a fold stands: a place before its extremum, with which it changes."""
+    """Where a fold stands: a place before its extremum, all others at the end."""
     return next((k for k, r in enumerate(found) if isinstance(value, Place) and r.of is value.top),
                 len(found))
 

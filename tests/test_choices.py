@@ -72,6 +72,7 @@ STACKS = {
     "beside": lambda parts, axis: (np.stack(parts, axis), parts[0] + parts[-1], np.stack(parts[::-1], axis)),
     "of stacks": lambda parts, axis: np.stack([np.stack([a, a * a], -1) for a in parts], axis),
     "folded": lambda parts, axis: np.stack(parts, axis).max(axis=-1),
+    "places": lambda parts, axis: np.argmax(np.stack(parts, axis), axis=axis - 1),
     "two choices": lambda parts, axis: np.stack(parts, axis) + np.stack(parts[::-1], axis) * 3,
 }
 
