@@ -100,12 +100,15 @@ def as_array(value: object) -> np.ndarray:
     Raises
     ------
     ArgumentError
-        If it is a masked array, or a list of lists that differ in length.
+        If it is a masked array, a matrix, or a list of lists that differ in length.
     """
-    if isinstance(value, np.ndarray) and type(value) is not np.ndarray and isinstance(
-            value, np.ma.MaskedArray):
-        raise ArgumentError("a masked array would lose its mask: pass its .data, and its mask "
-                            "for where=, or .filled(value)")
+    if isinstance(value, np.ndarray) and type(value) is not np.ndarray:
+        if isinstance(value, np.ma.MaskedArray):
+            raise ArgumentError("a masked array would lose its mask: pass its .data, and its mask "
+                                "for where=, or .filled(value)")
+        if isinstance(value, np.matrix):
+            raise ArgumentError("a numpy.matrix has products and sums of its own: pass its .A, an "
+                                "array, and write products of matrices as x @ y")
     try:
         return np.asarray(value)
     except ValueError as error:

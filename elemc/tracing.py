@@ -308,12 +308,15 @@ def _lookup(module: Any, qualified: str) -> Any:
 
 
 def _array(function: str, name: str, value: Any) -> Any:
-    if isinstance(value, Array) or type(value) in PYTHON_NUMBERS:
+    if isinstance(value, Array):
         return value
     try:
+        if type(value) in PYTHON_NUMBERS:
+            number_dtype(value)  # or it is too large
+            return value
         array = as_array(value)
-    except ArgumentError as error:
-        raise ArgumentError(f"{function}: argument {name}: {error}") from None
+    except (ArgumentError, DtypeError) as error:
+        raise type(error)(f"{function}: argument {name}: {error}") from None
     if array.dtype.kind not in "biufc":
         what = f"an array of {array.dtype}" if isinstance(value, np.ndarray) else (
             f"{type(value).__name__}, not an array")
