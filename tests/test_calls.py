@@ -761,7 +761,7 @@ def test_an_array_is_no_number():
 
 
 @pytest.mark.parametrize("value, words", [
-    (np.ma.masked_array([[1.0, 2.0]], [[True, False]]), "mask"), (np.asmatrix([[1.0, 2.0]]), "x @ y")])
+    (np.ma.masked_array([[1.0, 2.0]], [[True, False]]), "mask"), (np.ones((1, 2)).view(np.matrix), "x @ y")])
 def test_arrays_with_a_mind_of_their_own_are_refused(value, words):
     x = ec.matrix("x")
     for call in (lambda: ec.function([x], x * 2)(value), lambda: ec.compile(np.sqrt)(value),
