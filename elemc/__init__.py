@@ -3,6 +3,7 @@
 See the README for a tour, and `elemc.compiler` for the stages of the compiler.
 """
 
+import sys as _sys
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
@@ -93,20 +94,10 @@ __all__ = [
 ]
 
 # one function per row of the tables: elemc.exp, elemc.erf, elemc.sum, elemc.logsumexp, ...
-for _name in _OPS:
-    if _name not in globals():
-        globals()[_name] = _public(_name)
-        __all__ += [_name]
-for _name in _ACCUMULATORS:
-    if _name not in globals():
-        globals()[_name] = _at_once(_fold_function(_name), slice(1))
-        __all__ += [_name]
+__all__ += [*dict.fromkeys(n for n in (*_OPS, *_ACCUMULATORS, *_ALIASES) if n not in __all__)]
 accumulate, scan = _at_once(accumulate, slice(1, 2)), _at_once(scan, slice(1, 2))
 cumsum, cumprod, logcumsumexp = (_at_once(_fn, slice(1)) for _fn in (cumsum, cumprod, logcumsumexp))
 diagonal, expand_to = _at_once(diagonal, slice(1)), _at_once(expand_to, slice(2))
-for _alias, _name in _ALIASES.items():
-    globals()[_alias] = globals()[_name]
-    __all__ += [_alias]
 
 # what differentiates, and what looks at compiler and cache, is imported when it is first used
 _LATER = {**dict.fromkeys(("check_vjp", "custom_vjp"), ".custom"),
@@ -116,11 +107,18 @@ _LATER = {**dict.fromkeys(("check_vjp", "custom_vjp"), ".custom"),
 
 
 def __getattr__(name: str) -> _Any:
-    """A name of `_LATER`, at its first use (PEP 562)."""
-    if name not in _LATER:
+    """A name of `_LATER` or the tables, imported or made at its first use (PEP 562)."""
+    if name in _LATER:
+        found = getattr(_import_module(_LATER[name], __name__), name)
+    elif name in _ALIASES:
+        found = getattr(_sys.modules[__name__], _ALIASES[name])
+    elif name in _OPS:
+        found = _public(name)
+    elif name in _ACCUMULATORS:
+        found = _at_once(_fold_function(name), slice(1))
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(_import_module(_LATER[name], __name__), name)
-    return found
+    return globals().setdefault(name, found)
 
 
 def __dir__() -> list[str]:
