@@ -51,6 +51,7 @@ def at_once(fn: Callable[..., Any], operands: slice) -> Callable[..., Any]:
         settings = tuple((k, type(v), _hashable(v)) for k, v in given.items() if k not in arrays)
         return _computed(fn, tuple(arrays), settings)(*(given[k] for k in arrays))
 
+    call.__module__ = __package__  # where pickle finds it
     return call
 
 

@@ -335,6 +335,7 @@ def public(name: str) -> Callable[..., Any]:
 
     made: Any = tied if op in EXTREMA else compute
     made.__name__ = made.__qualname__ = name
+    made.__module__ = __package__  # where pickle finds it
     made.__doc__, made.nin = ops_docs.docstring(op), op.nin
     return made  # type: ignore[no-any-return]
 

@@ -1,5 +1,6 @@
 """What `import elemc` brings, and what it leaves for the first function."""
 
+import pickle
 import subprocess
 import sys
 from types import ModuleType
@@ -25,7 +26,9 @@ def test_every_public_name_is_there():
     elemc.compile(lambda x: x)  # imports modules, none of which may take the place of a function
     assert set(elemc.__all__) == {name for name in dir(elemc) if not name.startswith("__")}
     for name in elemc.__all__:
-        assert not isinstance(getattr(elemc, name), ModuleType)
+        found = getattr(elemc, name)
+        assert not isinstance(found, ModuleType)
+        assert pickle.loads(pickle.dumps(found)) is found
 
 
 def test_a_name_that_is_not_there():
