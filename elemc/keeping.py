@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 
 from .accesses import line_of
 from .blocks import of_many
@@ -14,8 +14,9 @@ from .nest import Assign, Local, Loop
 from .nest_leaves import Element
 from .once import once
 from .order import few_axes
-from .roots import Root, axis_of, folds_below, is_side, next_axis, open_strip
-from .scope import Scope
+from .records import dataclass
+from .roots import Root, axis_of, folds_below, next_axis, open_strip
+from .scope import Overwritten, Scope
 from .sharing import Segment, carried
 from .values import (
     BLOCK,
@@ -38,13 +39,29 @@ FAR_OPERANDS = 3  # take longer to come from memory again than what they make, t
 WAITED = 8  # as long as the quotient of two doubles, or a root of floats, takes
 
 
+@dataclass
+class Learned:
+    """What is known of values that wait in outputs, from the loops as they were laid out before."""
+
+    never: set[Value] = field(default_factory=set)  # these are stored over too soon
+    stays: set[Value] = field(default_factory=set)  # none is to wait where these do
+
+    def learn(self, early: Overwritten) -> None:
+        """Take care that this does not happen again."""
+        if early.by is None:
+            self.never.add(early.lost)
+        elif early.lost in self.stays:  # what took its place waited before
+            self.never.add(early.by)
+        else:
+            self.stays.add(early.lost)
+
+
 class Keeping(Folding):
     """What it takes to compute once what several loops of a level need."""
 
-    def __init__(self, spec: Specialized, roots: Sequence[Root], never: Collection[Value]) -> None:
+    def __init__(self, spec: Specialized, roots: Sequence[Root], learned: Learned) -> None:
         super().__init__(spec)
-        self.roots = roots
-        self.never = never  # what is not to wait in an output
+        self.roots, self.learned = roots, learned
         self.uses: dict[Fold, frozenset[Fold]] = {}  # the folds that a fold needs, at any depth
         for root in self.roots:
             if isinstance(root.of, Fold):
@@ -189,7 +206,7 @@ class Keeping(Folding):
 
         If these are not near by then, it is only what takes longer than to and from memory.
         """
-        if any(isinstance(r.of, Scan) for r in segment.roots) or is_side(segment.axis):
+        if any(isinstance(r.of, Scan) for r in segment.roots):
             return
         later = [r for s in self.later for r in s.roots]
         near = [r for s in self.near for r in s.roots]
@@ -198,7 +215,10 @@ class Keeping(Folding):
             if not isinstance(root.of, Store):
                 continue
             value = self.dear(segment, root, root in near)
-            if value and value not in self.never and value not in self.kept and not any(
+            if value is None or value in self.kept or value in self.learned.never:
+                continue
+            there = {v for v, s in self.kept.items() if s is root.of}
+            if there.isdisjoint(self.learned.stays) and not any(
                     n in ended and value.axes <= n.axes for n in folds_below([value])):
                 self.kept[value] = root.of
 
@@ -210,9 +230,13 @@ class Keeping(Folding):
         return bool(segment.roots)
 
     def dear(self, segment: Segment, root: Root, near: bool) -> Value | None:
-        """The largest value that folds of `segment` compute at every element `root` stores."""
+        """The largest value that folds of `segment` compute at every element `root` stores.
+
+        On one side of a choice it would be there for some elements; folds that go from the left may
+        have it from a stage before.
+        """
         axes, again = set(root.loops), walk(root.inputs(), is_fold)
-        folds = [r for r in segment.roots if r.over and axes == set(r.loops)]
+        folds = [r for r in segment.roots if r.merges and not r.side and axes == set(r.loops)]
         if not folds:
             return None
         row = root.loops[-1]
@@ -288,7 +312,7 @@ class Keeping(Folding):
                 self.plan(fold, fold.over if here else fold.axes, shared, strip if here else None)
                 continue
             if not here or fold in self.by_rows or (
-                    shared and not self.same_phase(segment, later, fold)):
+                    shared and not self.same_phase(later, fold)):
                 late[fold] = self.uses[fold]
         around = {axis_of(b) for b in bound if ":" not in b}  # within chunks, the axis goes on
         values = [a for r in users for v in (r, *self.waiting.get(r.of, ()))
@@ -296,7 +320,7 @@ class Keeping(Folding):
         pending = {v: f for f, every in self.waiting.items() if isinstance(f, Fold) for v in every}
         known: dict[Value, Fold | None] = {
             v: None if v in self.buffered else pending.get(v) for v in self.planned}
-        made = walk([v for r in segment.roots for v in r.inputs()], is_fold)
+        made = {*walk([v for r in segment.roots for v in r.inputs()], is_fold)}
         known |= dict.fromkeys(v for v in self.kept if v in self.buffered or v in made)
         for value, last in carried(values, late, known).items():
             axes = value.axes - around
@@ -306,10 +330,10 @@ class Keeping(Folding):
                 self.plan(value, axes, shared, strip if strip in value.axes else None)
             self.waiting.setdefault(last, []).append(value)
 
-    def same_phase(self, segment: Segment, later: Sequence[Segment], fold: Fold) -> bool:
+    def same_phase(self, later: Sequence[Segment], fold: Fold) -> bool:
         """Whether all users of a fold that ends at the top run in the same serial phase."""
-        for other in later:
-            after = [r for s in later[later.index(other):] for r in s.roots]
+        for k, other in enumerate(later):
+            after = [r for s in later[k:] for r in s.roots]
             if (other.in_pieces or other.chunked) and any(fold in r.needs for r in after):
                 return False
         return True

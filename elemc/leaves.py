@@ -47,7 +47,7 @@ class Leaves:
         self.kept: dict[Value, Store] = {}  # what waits in an output until its time has come
         self.aside: dict[Store, Element] = {}  # where an output's rows lie side by side
         self.buffered: dict[Value, Value] = {}  # of the planned and kept ones, those written
-        self.gone: dict[Value, Value] = {}  # what waited, and what must not if it is still needed
+        self.gone: dict[Value, Value | None] = {}  # what waited, and what was stored over it
         self.names: dict[str, int] = {}
 
     def name(self, kind: str) -> str:
@@ -158,12 +158,12 @@ class Leaves:
         """Whether what is read where `root` stores is a value that was written there."""
         return isinstance(root.of, Store) and not root.given and holds(root.of, value, self.spec)
 
-    def forget_kept(self, store: Store, other: Value | None = None) -> None:
-        """What was kept where `store` writes is there no longer; it may be that `other` is."""
+    def forget_kept(self, store: Store, by: Value | None = None) -> None:
+        """What waited where `store` writes is stored over, `by` what waits there next, if any."""
         for value in [v for v, at in self.kept.items() if at.operand == store.operand]:
             if value in self.buffered:
                 del self.buffered[value], self.kept[value]
-                self.gone[value] = other or value
+                self.gone[value] = by
 
     def advance(self, scans: Sequence[Root], scope: Scope) -> None:
         """One more element of scans; their values here are known from now on."""

@@ -13,7 +13,7 @@ in a buffer over the axes that differ.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -28,6 +28,7 @@ from .crossing import Crossing
 from .halving import convert_in_blocks
 from .interior import part
 from .jamming import jam
+from .keeping import Learned
 from .meeting import rows_apart
 from .nest import Assign, Kernel, Loop, Statement, Write, statements, values_of
 from .nest_leaves import Element
@@ -77,23 +78,23 @@ def _laid_out(spec: Specialized) -> Kernel:
     """The loops of all phases.
 
     Which loops come before which is known where they are laid out.  If one stores over what waits
-    in its output, and another one still needs that, all begins again, and it does not wait there.
+    in its output, and another one still needs that, all begins again, and nothing does.
     """
-    found, never = part_sides(roots(spec), spec), set[Value]()
+    found, learned = part_sides(roots(spec), spec), Learned()
     while True:
-        scheduler = _Scheduler(spec, found, never)
+        scheduler = _Scheduler(spec, found, learned)
         try:
             scheduler.compute_once(found)
             scheduler.top(found)
         except Overwritten as early:
-            never.add(early.value)
+            learned.learn(early)
         else:
             return scheduler.kernel
 
 
 class _Scheduler(Crossing):
-    def __init__(self, spec: Specialized, roots: Sequence[Root], never: Collection[Value]) -> None:
-        super().__init__(spec, roots, never)
+    def __init__(self, spec: Specialized, roots: Sequence[Root], learned: Learned) -> None:
+        super().__init__(spec, roots, learned)
         self.lines = {(store.operand, axis) for store, axis in lines(spec).items()}
         self.following = {s.operand: r for s in lines(spec) if (r := following_rows(s, spec))}
 

@@ -33,18 +33,18 @@ CONDITIONAL = ("where", "logical_and", "logical_or")  # C evaluates but the firs
 
 
 class Overwritten(Exception):
-    """What waited in an output is needed once more, but has been stored over."""
+    """What waited in an output is needed, but `by`, or its own store, was stored over it."""
 
-    def __init__(self, value: Value) -> None:
-        super().__init__(value)
-        self.value = value  # what must not wait there, so that this does not happen
+    def __init__(self, lost: Value, by: Value | None) -> None:
+        super().__init__(lost, by)
+        self.lost, self.by = lost, by
 
 
 class Scope:
     """The values known in a block, and the statements of its body."""
 
     def __init__(self, fresh: Callable[[str], str], buffered: dict[Value, Value],
-                 gone: Mapping[Value, Value], load_name: Callable[[Load], str],
+                 gone: Mapping[Value, Value | None], load_name: Callable[[Load], str],
                  body: list[Statement] | None = None, parent: Scope | None = None) -> None:
         self.fresh, self.buffered, self.gone, self.load_name = fresh, buffered, gone, load_name
         self.body: list[Statement] = [] if body is None else body
@@ -104,9 +104,6 @@ class Scope:
         """`wanted`, computed here; named if `name_all` or used more than once."""
         wanted = list(wanted)
         order, uses = self._plan(wanted)
-        for value in order:
-            if value in self.gone and self.find(value) is None:
-                raise Overwritten(self.gone[value])
         chosen = _chosen(order)
         made: dict[Value, Value] = {}
         size: dict[Value, int] = {}
@@ -169,6 +166,8 @@ class Scope:
             value, ready = stack.pop()
             if value in done:
                 continue
+            if ready and value in self.gone:  # what came first, for arguments do
+                raise Overwritten(value, self.gone[value])
             if ready or self.find(value) is not None:
                 done[value] = None
                 continue

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import elemc as ec
-from elemc import binding, build, runtime
+from elemc import binding, build, runtime, schedule
 
 X = np.random.default_rng(0).standard_normal((70, 130))
 
@@ -615,3 +615,35 @@ def test_strips_store_over_what_rows_behind_them_need():
     arrays = h, w, gain, random.random(33), random.random((33, 4))[:, ::2]
     for got, want in zip(ec.compile(function)(*arrays), function(*arrays), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-11)
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (40, 70), (300, 300)])
+def test_what_is_looked_for_makes_nothing_that_waits(shape):
+    """Its loop may have it from a stage before, in an array of its own."""
+    def function(x):
+        e = np.exp(x - np.max(x, axis=1, keepdims=True))
+        return np.argmax(e > 0.5), e - np.mean(x)
+
+    x = np.random.default_rng(8).standard_normal(shape)
+    for got, want in zip(ec.compile(function)(x), function(x), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-15)
+
+
+def test_loops_are_laid_out_twice_at_most(monkeypatch):
+    """What is needed in the end, and would be stored over again and again, stays."""
+    def function(x):
+        for k in range(5):
+            e = np.exp(x - np.max(x, axis=k % 2, keepdims=True))
+            x = 9 * e / np.sum(e, axis=k % 2, keepdims=True)
+        return (x * x).sum()
+
+    laid_out = []
+    made = schedule._Scheduler.__init__
+    monkeypatch.setattr(schedule._Scheduler, "__init__",
+                        lambda *args: laid_out.append(made(*args)))
+    f = ec.grad(function)
+    assert "\nint kernel_" in f.dump(X)
+    assert len(laid_out) == 2
+    x, step = X[:6, :7], 1e-6 * np.random.default_rng(9).standard_normal((6, 7))
+    np.testing.assert_allclose((f(x) * step).sum(), (function(x + step) - function(x - step)) / 2,
+                               rtol=1e-6)
