@@ -35,7 +35,7 @@ enum {
   RANK = 8,          /* of an operand whose layout fits into a word of the key */
   OPERANDS = 62,     /* inputs, captured arrays, a mask and outputs of one function: bits of a word */
   WORDS = OPERANDS + 2, /* of a key: the mask and the kind come on top */
-  PLACES = 384,      /* extents, sizes, pointers, strides or buffers of one kernel */
+  PLACES = 384,      /* extents, pointers or buffers of one kernel */
   ENTRIES = 128,     /* of one function; the one not used for longest is dropped */
   KINDS = 1024,      /* of calls that go to functions without Python */
   RELEASE = 10000,   /* nanoseconds of work from which on the GIL is released */
@@ -77,7 +77,7 @@ typedef struct {
   PyObject *out, *where, *req;
 } Options;
 
-/* What an operand of an entry's latest call looked like. */
+/* What an operand looked like. */
 typedef struct {
   PyArray_Descr *dtype; /* NULL: it was a number */
   int ndim, flags;
@@ -86,17 +86,20 @@ typedef struct {
   uint64_t same;      /* of an output: bits of the inputs that it was, too */
 } Seen;
 
-/* What follows from shapes and strides: extents, the kernel's sizes, its pointers and the strides of
- * these, its phases.  Calls that run at once may share it, so it is written by its first call alone. */
+/* What the operands of an entry's latest call looked like, and what follows from their shapes and
+ * strides: extents, the kernel's sizes, its pointers and the strides of these, its phases.  Calls that
+ * run at once may share it, so nobody writes to it once the entry has it. */
 typedef struct {
   Py_ssize_t uses;
   int64_t extents, sizes, pointers, phases; /* how many of them there are */
   int64_t large; /* bits of the inputs that are as large as outputs in recycled memory */
   double most, all; /* nanoseconds of the longest phase that can be in pieces, and of all phases */
-  int64_t *extent, *n, *from, *offset; /* from, offset: of a pointer its operand, bytes from its data */
-  int64_t *length, *least, *s; /* least: indices of a piece */
-  double *work; /* nanoseconds of a phase */
-  int64_t words[]; /* where these are */
+  /* one behind the other, after all that was seen; from, offset: of a pointer its operand, bytes from
+   * its data; least: indices of a piece; work: nanoseconds of a phase */
+  int64_t *extent, *n, *from, *offset, *s, *length, *least;
+  double *work;
+  int64_t nseen;
+  Seen seen[]; /* inputs, captured arrays, a mask; outputs if they were given */
 } Found;
 
 typedef struct {
@@ -110,8 +113,7 @@ typedef struct {
   uint64_t key[WORDS];
   int64_t *code;
   size_t bytes; /* of the code */
-  Seen *seen;   /* of the latest call: what it reads, outputs if they were given */
-  Found *found; /* what followed from these; NULL before the first call */
+  Found *found; /* of the latest call; NULL before the first */
   const int64_t *outputs, *buffers; /* where the code tells of them */
 } Entry;
 
@@ -137,7 +139,7 @@ typedef struct {
   PyArrayObject *where;
   PyArrayObject *source[OPERANDS], *target[OPERANDS]; /* inputs that are arrays, outputs */
   int64_t scalar[OPERANDS];
-  int64_t extent[PLACES]; /* while its entry is looked for */
+  int64_t extent[PLACES]; /* if it is unlike the entry's latest call */
   Found *found;
   char *p[PLACES], **w, *own_w[PLACES]; /* w: own_w if there is one thread */
 } Call;
@@ -497,14 +499,13 @@ static Entry *find(Callable *self, Call *c, const int64_t **code) {
 }
 
 static void drop(Found *f) {
-  if (f != NULL && --f->uses == 0) PyMem_Free(f);
+  if (f == NULL || --f->uses > 0) return;
+  for (int64_t k = 0; k < f->nseen; k++) Py_XDECREF(f->seen[k].dtype);
+  PyMem_Free(f);
 }
 
 static void release(Entry *e) {
   if (--e->uses > 0) return;
-  for (Py_ssize_t k = 0; k < e->words + PyTuple_GET_SIZE(e->captured); k++)
-    Py_XDECREF(e->seen[k].dtype);
-  PyMem_Free(e->seen);
   drop(e->found);
   Py_DECREF(e->captured);
   Py_DECREF(e->dtypes);
@@ -721,22 +722,26 @@ static Found *begin(Entry *e, const Call *c) {
     f = NULL;
   }
   if (f == NULL) {
-    f = PyMem_Malloc(sizeof *f + e->bytes); /* the code has more words than follow from it */
+    /* of an extent the code has 7 words, of a pointer and a phase at least 3, else at least 1 or 2:
+     * more than follow from it */
+    const int64_t nseen = e->words + PyTuple_GET_SIZE(e->captured);
+    f = PyMem_Calloc(1, sizeof *f + e->bytes + (size_t)nseen * sizeof *f->seen);
     if (f == NULL) {
       PyErr_NoMemory();
       return NULL;
     }
     f->uses = 1;
+    f->nseen = nseen;
   }
   f->extents = e->code[0];
-  f->extent = f->words;
+  f->extent = (int64_t *)(void *)(f->seen + f->nseen);
   memcpy(f->extent, c->extent, (size_t)f->extents * sizeof *f->extent);
   f->large = large_inputs(c, e->ninputs);
   return f;
 }
 
 /* Sizes, pointers and strides, as runtime.launch. */
-static void bind(Call *c, const Entry *e, const int64_t **code) {
+static void bind(const Call *c, const Entry *e, const int64_t **code) {
   const int64_t *at = *code, *program = e->code + 1;
   Found *f = c->found;
   Py_ssize_t length;
@@ -810,21 +815,19 @@ static void see(Seen *seen, const Operand *o, PyArrayObject *array) {
   memcpy(seen->strides, o->strides, (size_t)o->ndim * sizeof *o->strides);
 }
 
-/* Keep what this call found for the next, if there is room for it. */
-static void keep(Entry *e, Call *c, int nin, int nout) {
+/* Keep what this call found for the next, if there is room for it.  To forget a dtype may run other
+ * code, which may call: the entry has what was found when all is written, and forgets at last. */
+static void keep(Entry *e, const Call *c, int nin, int nout) {
+  Seen *all = c->found->seen;
   int ncaptured = (int)PyTuple_GET_SIZE(e->captured);
   for (int k = nin; k < e->ninputs; k++)
     if (c->operand[k].ndim > RANK) return;
-  drop(e->found); /* another thread may have been here while outputs were made */
-  c->found->uses++;
-  e->found = c->found;
-  for (int k = 0; k < nin; k++) see(&e->seen[k], &c->operand[k], c->source[k]);
+  for (int k = 0; k < nin; k++) see(&all[k], &c->operand[k], c->source[k]);
   for (int k = 0; k < ncaptured; k++)
-    see(&e->seen[nin + k], &c->operand[nin + k],
-        (PyArrayObject *)PyTuple_GET_ITEM(e->captured, k));
-  if (c->masked) see(&e->seen[e->ninputs - 1], &c->mask, c->where);
+    see(&all[nin + k], &c->operand[nin + k], (PyArrayObject *)PyTuple_GET_ITEM(e->captured, k));
+  if (c->masked) see(&all[e->ninputs - 1], &c->mask, c->where);
   for (int k = 0; c->given && k < nout; k++) {
-    Seen *seen = &e->seen[e->ninputs + k];
+    Seen *seen = &all[e->ninputs + k];
     see(seen, &c->out[k], c->target[k]);
     seen->same = 0;
     for (int j = 0; j < nin; j++)
@@ -832,6 +835,10 @@ static void keep(Entry *e, Call *c, int nin, int nout) {
           same(&c->operand[j], &c->out[k]))
         seen->same |= (uint64_t)1 << j;
   }
+  Found *before = e->found;
+  c->found->uses++;
+  e->found = c->found;
+  drop(before);
 }
 
 /* Whether a value is an array like the one seen; then *data is where it is. */
@@ -857,7 +864,7 @@ static int apart(const Seen *a, const char *a_data, const Seen *b, const char *b
 static int again(const Callable *self, Entry *e, PyObject *const *args, PyObject *where,
                  PyObject *const *outs, Call *c) {
   int nin = self->nin, ninputs = e->ninputs, last = ninputs - c->masked;
-  const Seen *seen = e->seen;
+  const Seen *seen = e->found->seen;
   uint64_t word;
   for (int k = 0; k < nin; k++) {
     if (seen[k].dtype != NULL ? !like(&seen[k], args[k], &c->operand[k].data)
@@ -1136,11 +1143,9 @@ static PyObject *add(PyObject *callable, PyObject *args) {
   if (!collect_arrays(self, arrays, rest, &c)) Py_RETURN_NONE;
   Entry *e = PyMem_Calloc(1, sizeof *e);
   int64_t *copy = PyMem_Malloc((size_t)bytes);
-  Seen *seen = PyMem_Calloc((size_t)(c.words + PyTuple_GET_SIZE(captured)), sizeof *seen);
-  if (e == NULL || copy == NULL || seen == NULL) {
+  if (e == NULL || copy == NULL) {
     PyMem_Free(e);
     PyMem_Free(copy);
-    PyMem_Free(seen);
     return PyErr_NoMemory();
   }
   memcpy(copy, code, (size_t)bytes);
@@ -1151,7 +1156,6 @@ static PyObject *add(PyObject *callable, PyObject *args) {
   e->words = c.words;
   e->code = copy;
   e->bytes = (size_t)bytes;
-  e->seen = seen;
   e->captured = Py_NewRef(captured);
   e->dtypes = Py_NewRef(dtypes);
   e->keep = Py_NewRef(keep);

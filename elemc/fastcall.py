@@ -213,8 +213,7 @@ class _TeachingKinds:
 def fits(closed: Closed, compiled: Compiled) -> bool:
     """Whether the C has room for all that this kernel needs."""
     module, bind = load(), compiled.bindings
-    most = max(len(closed.extents.program), len(bind.sizes), len(bind.pointers),
-               sum(len(p.strides) for p in bind.pointers), len(bind.buffers), len(bind.phases))
+    most = max(len(closed.extents.program), len(bind.pointers), len(bind.buffers))
     return bool(len(compiled.spec.operands) <= module.OPERANDS and most <= module.PLACES)
 
 

@@ -766,3 +766,22 @@ def test_large_calls_let_other_threads_run():
     thread.join()
     assert f._hits == 1
     assert sum(start < t < end for t in ticks) >= 2
+
+
+def test_calls_while_the_latest_one_is_forgotten():
+    """A dtype may hold anything, and what runs when that goes may call."""
+    x = elemc.vector("x")
+    f = elemc.function([x], x * 2)
+    answers = []
+
+    class Calling:
+        def __del__(self):
+            answers.append(f(np.ones(8)))
+
+    f(np.ones(8))
+    f(np.ones(8))
+    f(np.ndarray(8, np.dtype("float64", metadata={"held": Calling()}), np.ones(8)))
+    gc.collect()
+    got = f(np.full(200, 3.0))
+    np.testing.assert_array_equal(got, np.full(200, 6.0))
+    assert [a.tolist() for a in answers] == [[2.0] * 8]
