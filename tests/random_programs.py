@@ -29,6 +29,7 @@ STEPS = (
     "np.tanh({a})",
     "np.sin({a}) / (1 + {b} * {b})",
     "np.where({a} > {b}, {a}, {b} * 0.5)",
+    "np.where(np.mean(x, axis={axis}, keepdims=True) > 0, {a}, np.cumsum({b}, axis={axis}) / 10)",
     "{a} * {b}",
     "{a} + {b}",
 )
