@@ -78,7 +78,7 @@ def _laid_out(spec: Specialized) -> Kernel:
     """The loops of all phases.
 
     Which loops come before which is known where they are laid out.  If one stores over what waits
-    in its output, and another one still needs that, all begins again, and nothing does.
+    in its output, and another one still needs that, all begins again: see `Learned`.
     """
     found, learned = part_sides(roots(spec), spec), Learned()
     while True:
@@ -93,8 +93,8 @@ def _laid_out(spec: Specialized) -> Kernel:
 
 
 class _Scheduler(Crossing):
-    def __init__(self, spec: Specialized, roots: Sequence[Root], learned: Learned) -> None:
-        super().__init__(spec, roots, learned)
+    def __init__(self, spec: Specialized, found: Sequence[Root], learned: Learned) -> None:
+        super().__init__(spec, found, learned)
         self.lines = {(store.operand, axis) for store, axis in lines(spec).items()}
         self.following = {s.operand: r for s in lines(spec) if (r := following_rows(s, spec))}
 
