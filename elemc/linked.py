@@ -15,7 +15,7 @@ from .cost import DEAR, calls, cost
 from .nest import CHUNK, ROWS
 from .quotients import divides
 from .roots import Root, axis_of, folds_below, in_strips
-from .values import LINED, SHORT, Specialized, is_fold, roots_of, walk
+from .values import LINED, SHORT, Load, Specialized, is_fold, roots_of, walk
 
 
 def linked(root: Root, spec: Specialized, folds: Sequence[Root] = ()) -> Root:
@@ -45,14 +45,17 @@ def linked(root: Root, spec: Specialized, folds: Sequence[Root] = ()) -> Root:
 def _shares(root: Root, row: str, spec: Specialized, folds: Sequence[Root]) -> bool:
     """Whether a fold of columns divides, or shares what is dear with what goes by rows.
 
-    It is enough to share anything with what waits for the same folds: both go over a row at once.
+    With what waits for the same folds, or more, it is enough to compute anything, or read
+    everything: both go over a row at once.
     """
     own = {v for v in walk(root.inputs(), is_fold) if row in v.axes}
+    reads = {v for v in own if isinstance(v, Load)}
     dear = any(map(divides, own))
     for values in (*([*roots_of([s])] for s in spec.stores),
                    *(r.inputs() for r in folds if not folds_columns(r))):
-        at_once = {*folds_below(values)} == {*root.needs}
-        dear |= cost(own.intersection(walk(values, is_fold))) >= (1 if at_once else DEAR)
+        shared = own.intersection(walk(values, is_fold))
+        at_once = {*folds_below(values)} >= {*root.needs}
+        dear |= cost(shared) >= (1 if at_once else DEAR) or at_once and reads <= shared
     return dear
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -245,7 +245,7 @@ class Lowering(Reads):
         if not plain or self.inside(node, env) != env:
             return added(arg)
         parts = []
-        for term in factored(arg, over):
+        for term in factored(arg, over, partial(self.op, "multiply", arg.dtype)):
             known = isinstance(term.inner, Literal)
             part = self.times(term.inner, over) if known else added(term.inner)
             for name, factor in term.factors:
