@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from .ops import PER
+from .ranges import of_differences
 from .records import dataclass
 from .values import Fold, Op, Value, is_fold, walk
 
@@ -94,7 +95,9 @@ def _without_norm(a: Value, b: Value, over: Collection[str],
 
 
 def _is_norm(norm: Value, x: Value) -> bool:
-    """Whether this is a root of sums, of which squares of `x` are addends."""
+    """Whether this is a root of sums, of which squares of `x` are addends, or that of a softmax."""
+    if isinstance(norm, Fold) and norm.arg is x and of_differences(x, norm.over):
+        return True
     parts = [norm] if isinstance(norm, Op) and norm.op.name == "sqrt" else list[Value]()
     for part in parts:  # which grows
         below: Sequence[Value] = ()

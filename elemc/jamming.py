@@ -50,6 +50,7 @@ from .values import (
 WITH_NAN = (OPS["maximum"], OPS["minimum"])  # the result is NaN if any operand is
 FOURS, ROWS_IN_TURN = 4, 8  # side by side; block by block
 MEETING = 6, 7, 5  # turns that fold the same rows: as many as leave the fewest, of few all
+STREAMS, MANY_REGISTERS = "STREAMS", "!FEW_REGISTERS"  # in C, whether turns at once are faster here
 PREFIXES = "next_", "other_", "third_", "fourth_"  # of the names of a next row, and of turns
 
 
@@ -63,8 +64,9 @@ def jam(kernel: Kernel, spec: Specialized) -> None:
                 continue
             if _pays(item, spec) or adds_slices(item) and _goes_far(item, spec):
                 item.at_once = 2
+                item.sooner = MANY_REGISTERS if _fills_registers(item) else ""
             elif isinstance(item, Loop) and (several := _streams(item, spec)):
-                item.at_once, item.streams = FOURS // several, True
+                item.at_once, item.sooner = FOURS // several, STREAMS
         for rows, row in _over_rows(phase.body):
             if _share_much(rows, row, spec):
                 rows.at_once = ROWS_IN_TURN
@@ -158,6 +160,12 @@ def _pays(item: Loop | Blocks, spec: Specialized) -> bool:
         spec.between(row.axis)[0] >= (ASKED if spec.far else JAMMED)
         and not any(f.tree or f.top for f in row.folds)
         and jams(row.axis, folds) for row in rows)
+
+
+def _fills_registers(item: Loop | Blocks) -> bool:
+    """Whether the lanes of several folds of doubles, of two rows, take more than 16 registers."""
+    return any(len([f for f in row.folds if f.size > 4]) > 1
+               for row in item.body if isinstance(row, LaneLoop))
 
 
 def _streams(item: Loop, spec: Specialized) -> int:

@@ -124,7 +124,7 @@ class Loop:
     length: str = "STRIP"
     asks: frozenset[int] = frozenset()  # operands whose next row is asked for (`asking`)
     at_once: int = 1  # how many turns go, side by side or, of 8, in turn
-    streams: bool = False  # of memory: `at_once` go so if four come sooner than one
+    sooner: str = ""  # where that is not always faster: what says in C whether it is here
 
 
 @dataclass
@@ -173,6 +173,7 @@ class Blocks:
     ordered: bool = False
     laned: tuple[str, ...] = ()
     at_once: int = 1
+    sooner: str = ""
     run: int = 1
     foreseen: int = 1
 

@@ -7,7 +7,7 @@ what may be NaN, it is said of the rest.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -69,11 +69,31 @@ def _of_op(value: Op, args: list[float]) -> float:
 
 
 def _of_fold(value: Fold, args: list[float]) -> float:
-    """Extrema are elements, or what they start from; sums and products keep a sign, and no more."""
+    """Extrema are elements, or what they start from; sums and products keep a sign, and no more.
+
+    Where one of the addends is 1, a sum of what is never negative is no less.
+    """
     for name in FOLDS:
-        if type(value) is Fold and value.program is fold_program(
-                ACCUMULATORS[name], value.arg.dtype):
+        if _is_fold(value, name):
             if name in EXTREMA:
                 return min(args)
-            return 0 if min(args) >= 0 else -math.inf
+            if min(args) < 0:
+                return -math.inf
+            whole = name == "sum" and value.where is None
+            return 1 if whole and of_differences(value.arg, value.over) else 0
     return -math.inf
+
+
+def of_differences(value: Value, over: Collection[str]) -> bool:
+    """Whether this is `exp(x - max(x))`: at most 1, and 1 somewhere along the axes `over`."""
+    match value:
+        case Op(operands=(Op(operands=(x, Fold(initial=None, where=None) as top)) as less,)):
+            named = (value.op.name, less.op.name) in (("exp", "subtract"), ("exp2", "subtract"))
+            return named and top.arg is x and _is_fold(top, "max") and {*top.over} <= {*over}
+    return False
+
+
+def _is_fold(value: Value, name: str) -> bool:
+    """Whether this is a fold by the accumulator of this package that has that name."""
+    return type(value) is Fold and value.program is fold_program(
+        ACCUMULATORS[name], value.arg.dtype)

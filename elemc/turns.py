@@ -8,7 +8,7 @@ from functools import reduce
 from typing import Any
 
 from .fetching import Fetches
-from .jamming import adds_slices, other_turn, strips_of
+from .jamming import STREAMS, adds_slices, other_turn, strips_of
 from .nest import Blocks, Let, Loop, Statement, Write, names_made, names_used, statements
 from .nest_leaves import Element
 from .paired import beside, nested, whole
@@ -31,8 +31,7 @@ class Turns(Fetches):
         chunks = self.kernel.chunks.get(item.axis)
         start, stop, axis = view["start"], f"{view['stop']}{' - 1' if chunks else ''}", item.axis
         self.at_once, turns_of, around = item.at_once, [], self.instead
-        self.streams = isinstance(item, Loop) and item.streams
-        sooner = "STREAMS" if self.streams else ""
+        sooner, self.streams = item.sooner, item.sooner == STREAMS
         for k in range(item.at_once):
             turn = self.other_turn(item.body, k) if k else item.body
             self.turn = str(k + 1) if k else ""

@@ -99,6 +99,51 @@ def test_what_is_divided_by_its_norm_is_summed_before(norm, scale):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-6 * np.abs(want).max())
 
 
+def softmax(x, axis=1, top=np.max):
+    e = np.exp(x - top(x, axis=axis, keepdims=True))
+    return e / np.sum(e, axis=axis, keepdims=True)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_gradient_of_a_softmax(dtype, axis):
+    """Of which no exponential, and not their sum, is out of range."""
+    x, g = (a.astype(dtype) for a in arrays(4)[:2])
+    x *= 20
+    x[0], x[1, 1], x[5, 7] = 1, -np.inf, 1e4
+    f = ec.grad(ec.compile(lambda x, g: ec.sum(softmax(x, axis) * g)))
+    text = f.dump(x, g)
+    assert "quotient_f" not in text
+    assert "sum0: sum, sum1: sum, sum2: sum along" in text or axis == 0
+    tiny = float(np.finfo(dtype).tiny) ** 0.9
+    wide = x.astype(np.longdouble)
+    z = np.exp(wide - wide.max(axis, keepdims=True))
+    z /= z.sum(axis, keepdims=True)
+    for size in (tiny, 1e-6, 1, 1e12, 1 / tiny):
+        c = (size * g).astype(dtype)
+        want = z * (c - (z * c).sum(axis, keepdims=True))
+        np.testing.assert_allclose(f(x, c), want.astype(float), rtol=0,
+                                   atol=64 * np.finfo(dtype).eps * np.abs(c).max())
+
+
+LIKE_SOFTMAX = {  # of which nothing is known to be 1, or more may be
+    "of another axis": lambda x: softmax(x, top=lambda x, axis, keepdims: np.max(x, axis=0)),
+    "of others": lambda x: softmax(x, top=lambda x, axis, keepdims: np.max(x * x, 1, keepdims=True)),
+    "least": lambda x: softmax(x, top=np.min),
+    "started": lambda x: softmax(
+        x, top=lambda x, **of: np.max(x, initial=3.0, **of)),
+    "masked": lambda x: softmax(
+        x, top=lambda x, **of: np.max(x, initial=-np.inf, where=x < 1, **of)),
+}
+
+
+@pytest.mark.parametrize("like", LIKE_SOFTMAX)
+def test_what_is_like_a_softmax_is_divided_first(like):
+    x, g, *_ = arrays(4)
+    f = ec.grad(ec.compile(lambda x, g: ec.sum(LIKE_SOFTMAX[like](x) * g)))
+    assert "quotient_f64" in f.dump(x, g)
+
+
 OTHERS = {  # which may be finite where squares of x are not, or so small that nothing is left
     "a choice": lambda x: np.sqrt(np.minimum((x * x).sum(axis=1, keepdims=True), 1e30) + 1e-6),
     "masked": lambda x: np.sqrt(
@@ -151,6 +196,10 @@ WIDTHS = {  # of x and s: never so small that their inverses overflow, or maybe
     "root": (lambda x, s: ec.sqrt((x * x).mean(axis=1, keepdims=True) + 1e-6), True),
     "exponential": (lambda x, s: ec.exp(s) + 0.5, True),
     "maximum": (lambda x, s: ec.maximum(s, 1e-3), True),
+    "softmax": (lambda x, s: ec.exp(x - x.max(axis=1, keepdims=True)).sum(axis=1, keepdims=True),
+                True),
+    "softmax, less": (lambda x, s: ec.exp(x - x.max(axis=1, keepdims=True)).sum(
+        axis=1, keepdims=True, initial=-1.0), False),
     "highest": (lambda x, s: (abs(x) + 2).max(axis=1, keepdims=True), True),
     "wrapping": (lambda x, s: ec.sum(x > 0, axis=1, keepdims=True).astype(x.dtype) + 1, False),
     "chosen": (lambda x, s: ec.where(s > 0, 2 + s * s, 3.0), True),
