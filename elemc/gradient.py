@@ -47,6 +47,7 @@ from .maps import extents_of
 from .ops import PLACE
 from .records import dataclass
 from .rules import Ratio, ask, rule_of
+from .shifts import Shifts, is_extremum
 
 
 @dataclass
@@ -127,6 +128,7 @@ def pull_back(outputs: Sequence[Node], cotangents: Sequence[Array | None],
             leads.add(node)
     ends = tuple(n for n in nodes if isinstance(n, Input))
     extents = extents_of(Graph(ends, tuple(outputs))).of
+    shifts = Shifts(nodes, outputs)
     found: dict[Node, list[Cotangent]] = {}
     calls: dict[Node, dict[int, Cotangent]] = {}  # by place of a result
     for output, cotangent in zip(outputs, cotangents, strict=True):
@@ -134,7 +136,7 @@ def pull_back(outputs: Sequence[Node], cotangents: Sequence[Array | None],
             found.setdefault(output, []).append(Cotangent(cotangent))
     for node in reversed(nodes):
         g: Any = calls.get(node) or (total(found[node]) if node in found else None)
-        if g is None or node not in leads:
+        if g is None or node not in leads or is_extremum(node) and not shifts.matters(node):
             continue
         if isinstance(node, Result):
             calls.setdefault(node.call, {})[node.place] = g
