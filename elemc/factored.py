@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from .ops import PER
-from .ranges import of_differences
+from .ranges import folds_by, of_differences
 from .records import dataclass
 from .values import Fold, Op, Value, is_fold, walk
 
@@ -102,7 +102,7 @@ def _is_norm(norm: Value, x: Value) -> bool:
     for part in parts:  # which grows
         below: Sequence[Value] = ()
         match part:
-            case Fold(where=None) if part.program.name == "sum":
+            case Fold(where=None) if folds_by(part, "sum"):
                 below = part.args
             case Op() if part.op.name in ("sqrt", "add"):
                 below = part.args
@@ -112,6 +112,18 @@ def _is_norm(norm: Value, x: Value) -> bool:
                     {*part.args} == {x}):
                 return True
         parts += [v for v in below if v not in parts]
+    return False
+
+
+def is_centred(value: Value, over: Collection[str], count: Value) -> bool:
+    """Whether this is `x - mean(x)`, of `count` elements along the axes `over`, whose sum is 0."""
+    match value:
+        case Op(operands=(a, b)) if value.op.name == "subtract":
+            for x, mean in ((a, b), (b, a)):
+                match mean:
+                    case Op(operands=(Fold(arg=arg, initial=None, where=None) as fold, by)) if (
+                            mean.op.name == "divide" and arg is x and by is count):
+                        return folds_by(fold, "sum") and {*fold.over} == {*over}
     return False
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import values
-from .factored import factored
+from .factored import factored, is_centred
 from .graph import (
     Accumulate,
     Apply,
@@ -246,8 +246,11 @@ class Lowering(Reads):
             return added(arg)
         parts = []
         for term in factored(arg, over, partial(self.op, "multiply", arg.dtype)):
-            known = isinstance(term.inner, Literal)
-            part = self.times(term.inner, over) if known else added(term.inner)
+            if is_centred(term.inner, over, self.times(self.literal(arg.dtype.type(1)), over)):
+                part: Value = self.literal(arg.dtype.type(0))
+            else:
+                known = isinstance(term.inner, Literal)
+                part = self.times(term.inner, over) if known else added(term.inner)
             for name, factor in term.factors:
                 part = self.op(name, arg.dtype, part, factor)
             parts.append(self.op("negative", arg.dtype, part) if term.negated else part)

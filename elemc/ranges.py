@@ -74,7 +74,7 @@ def _of_fold(value: Fold, args: list[float]) -> float:
     Where one of the addends is 1, a sum of what is never negative is no less.
     """
     for name in FOLDS:
-        if _is_fold(value, name):
+        if folds_by(value, name):
             if name in EXTREMA:
                 return min(args)
             if min(args) < 0:
@@ -89,11 +89,11 @@ def of_differences(value: Value, over: Collection[str]) -> bool:
     match value:
         case Op(operands=(Op(operands=(x, Fold(initial=None, where=None) as top)) as less,)):
             named = (value.op.name, less.op.name) in (("exp", "subtract"), ("exp2", "subtract"))
-            return named and top.arg is x and _is_fold(top, "max") and {*top.over} <= {*over}
+            return named and top.arg is x and folds_by(top, "max") and {*top.over} <= {*over}
     return False
 
 
-def _is_fold(value: Value, name: str) -> bool:
+def folds_by(value: Value, name: str) -> bool:
     """Whether this is a fold by the accumulator of this package that has that name."""
     return type(value) is Fold and value.program is fold_program(
         ACCUMULATORS[name], value.arg.dtype)
