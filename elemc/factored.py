@@ -9,13 +9,17 @@ Sums of users are left alone: their rounding is NumPy's.  A sum is taken apart o
 terms are products with such a factor, which are rounded before they meet, so that nothing is lost
 that was not lost before; `x - mean` stays one.  And only outermost factors are moved: of
 `(x / s) * (y / s)` the product `x * y` may be out of range.  But where `s` is a norm of `x`, kept
-away from 0 by a constant, the squares of `x` are in range, or it is infinite; `sum(g * (x / s))` is
-`sum(g * x) / s`, which need not wait for it.
+away from 0 by a constant, the squares of `x` are in range, or it is infinite; and a softmax divides
+what is at most 1 by what is not less.  There `sum(g * (x / s))` is `sum(g * x) / s`, which need not
+wait for `s`.  (Of doubles: `g` and `x` would both have to be beyond 1e150.  Of floats, which reach
+1e38, that is true of softmaxes alone.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
+
+import numpy as np
 
 from .ops import PER
 from .ranges import folds_by, of_differences
@@ -82,49 +86,58 @@ def _split(value: Value, over: Collection[str], product: Product) -> Term:
 
 def _without_norm(a: Value, b: Value, over: Collection[str],
                   product: Product) -> tuple[Value, Value] | None:
-    """What `a * b` is the quotient of, if one of them is a quotient by a norm.
+    """What `a * b` is the quotient of, if one of them is a quotient by a norm, or in a softmax.
 
     If it would wait for as much as before, it stays as it is.
     """
     for normed, other in ((a, b), (b, a)):
         if isinstance(normed, Op) and normed.op is PER and normed.args[1].axes.isdisjoint(over):
             x, norm, _ = normed.args
-            if _is_norm(norm, x) and _waits([other, x]) < _waits([a, b]):
+            total = isinstance(norm, Fold) and folds_by(norm, "sum") and norm.arg is x and (
+                of_differences(x, norm.over))
+            if (total or x.dtype == np.float64 and _is_norm(norm, x)) and (
+                    _waits([other, x]) < _waits([a, b])):
                 return product(other, x), norm
     return None
 
 
 def _is_norm(norm: Value, x: Value) -> bool:
-    """Whether this is a root of sums, of which squares of `x` are addends, or that of a softmax."""
-    if isinstance(norm, Fold) and norm.arg is x and of_differences(x, norm.over):
-        return True
-    parts = [norm] if isinstance(norm, Op) and norm.op.name == "sqrt" else list[Value]()
-    for part in parts:  # which grows
-        below: Sequence[Value] = ()
-        match part:
-            case Fold(where=None) if folds_by(part, "sum"):
-                below = part.args
-            case Op() if part.op.name in ("sqrt", "add"):
-                below = part.args
-            case Op() if FACTORS.get(part.op.name) == "divide":
-                below = part.args[:1]
-            case Op() if {"square": 1, "multiply": 2}.get(part.op.name) == len(part.args) and (
-                    {*part.args} == {x}):
+    """Whether this is a root of sums, of which squares of `x` are addends."""
+    if not (isinstance(norm, Op) and norm.op.name == "sqrt"):
+        return False
+    addends, found = [norm.args[0]], set[Value]()
+    while addends:
+        match addends.pop():
+            case part if part in found:
+                continue
+            case Fold(where=None) as part if folds_by(part, "sum"):
+                addends += part.args
+            case Op() as part if part.op.name in ("sqrt", "add"):
+                addends += part.args
+            case Op() as part if FACTORS.get(part.op.name) == "divide":
+                addends.append(part.args[0])
+            case Op() as part if {"square": 1, "multiply": 2}.get(part.op.name) == len(
+                    part.args) and {*part.args} == {x}:
                 return True
-        parts += [v for v in below if v not in parts]
+        found.add(part)
     return False
 
 
-def is_centred(value: Value, over: Collection[str], count: Value) -> bool:
-    """Whether this is `x - mean(x)`, of `count` elements along the axes `over`, whose sum is 0."""
+def mean_in(value: Value, over: Collection[str], count: Value) -> Value | None:
+    """The mean, if this is `x - mean(x)`, of `count` elements along the axes `over`; else None.
+
+    The sum of that is 0, or NaN if the mean is not finite.
+    """
     match value:
         case Op(operands=(a, b)) if value.op.name == "subtract":
             for x, mean in ((a, b), (b, a)):
-                match mean:
-                    case Op(operands=(Fold(arg=arg, initial=None, where=None) as fold, by)) if (
-                            mean.op.name == "divide" and arg is x and by is count):
-                        return folds_by(fold, "sum") and {*fold.over} == {*over}
-    return False
+                if isinstance(mean, Op) and mean.op.name == "divide" and mean.args[1] is count:
+                    match mean.args[0]:
+                        case Fold(initial=None, where=None) as fold if (
+                                fold.arg is x and {*fold.over} == {*over} and (
+                                    folds_by(fold, "sum"))):
+                            return mean
+    return None
 
 
 def _terms(value: Value, depth: int) -> list[Term]:

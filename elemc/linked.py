@@ -55,7 +55,8 @@ def _shares(root: Root, row: str, spec: Specialized, folds: Sequence[Root]) -> b
                    *(r.inputs() for r in folds if not folds_columns(r))):
         shared = own.intersection(walk(values, is_fold))
         at_once = {*folds_below(values)} >= {*root.needs}
-        dear |= cost(shared) >= (1 if at_once else DEAR) or at_once and reads <= shared
+        dear |= cost(shared) >= (1 if at_once else DEAR) or (
+            at_once and bool(reads) and reads <= shared)
     return dear
 
 

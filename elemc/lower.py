@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import values
-from .factored import factored, is_centred
+from .factored import factored, mean_in
 from .graph import (
     Accumulate,
     Apply,
@@ -245,9 +245,12 @@ class Lowering(Reads):
         if not plain or self.inside(node, env) != env:
             return added(arg)
         parts = []
-        for term in factored(arg, over, partial(self.op, "multiply", arg.dtype)):
-            if is_centred(term.inner, over, self.times(self.literal(arg.dtype.type(1)), over)):
-                part: Value = self.literal(arg.dtype.type(0))
+        product = partial(self.op, "multiply", arg.dtype)
+        zero, one = (self.literal(arg.dtype.type(number)) for number in (0, 1))
+        count = self.times(one, over)
+        for term in factored(arg, over, product):
+            if mean := mean_in(term.inner, over, count):
+                part = product(mean, zero)
             else:
                 known = isinstance(term.inner, Literal)
                 part = self.times(term.inner, over) if known else added(term.inner)

@@ -36,8 +36,8 @@ class Shift:
     by: int = 1
     scales: bool = False
 
-    def times(self, by: int) -> Shift:
-        """With as many `d`."""
+    def with_by(self, by: int) -> Shift:
+        """By as many `d`, along the same axes."""
         return Shift(self.axes, by, self.scales)
 
 
@@ -51,7 +51,7 @@ class Shifts:
 
     def __init__(self, nodes: Sequence[Node], outputs: Collection[Node]) -> None:
         """Of all nodes, children first."""
-        self.nodes, self.outputs = nodes, outputs
+        self.nodes, self.outputs = nodes, {*outputs}
 
     @cached_property
     def place(self) -> dict[Node, int]:
@@ -63,8 +63,8 @@ class Shifts:
         """Where what is computed from every node stands, if a gradient flows there."""
         found: dict[Node, list[int]] = {}
         for node, k in self.place.items():
-            if node.dtype is not None and node.dtype.kind in "fc" and not (
-                    isinstance(node, Apply) and node.op is STOP):
+            inexact = node.dtype is None or node.dtype.kind in "fc"  # None: the rule of a user
+            if inexact and not (isinstance(node, Apply) and node.op is STOP):
                 for child in {*(node.children if not isinstance(node, ExpandTo) else [node.arg])}:
                     found.setdefault(child, []).append(k)
         return found
@@ -94,15 +94,16 @@ def shift_of(node: Node, below: Sequence[Shift | None]) -> Shift | None:
     first = given[0]
     match node:
         case Apply():
-            return _of_apply(node.op.name, [s if s in given else None for s in below], first)
+            return _of_apply(node.op.name, [s if s and s.by else None for s in below], first)
         case Cast(dtype=dtype) if dtype.kind == "f":
             return first
         case ExpandTo() if node.arg.ndim == node.ndim or not first.axes:
             return first
         case Index():
             return _of_index(node, first)
-        case Accumulate(initial=None) if below[0] is first and (
-                is_extremum(node) or first.scales and node.acc is ACCUMULATORS["sum"]):
+        case Accumulate(initial=None) if below[0] is first and (  # what is folded is shifted
+                is_extremum(node) and dict(node.options).get("ties") != "all"
+                or first.scales and node.acc is ACCUMULATORS["sum"]):
             axes = tuple(a - sum(b < a for b in node.axes) for a in first.axes)
             return Shift(axes, first.by, first.scales) if (
                 {*node.axes}.isdisjoint(first.axes)) else None
@@ -116,11 +117,11 @@ def _of_apply(name: str, below: Sequence[Shift | None], first: Shift) -> Shift |
     by = [s.by if s else 0 for s in below]
     match name, first.scales:
         case ("add", False) | ("multiply", True):
-            return first.times(sum(by))
+            return first.with_by(sum(by))
         case ("subtract", False) | ("divide", True):
-            return first.times(by[0] - by[1])
+            return first.with_by(by[0] - by[1])
         case ("negative", False) | ("reciprocal", True):
-            return first.times(-first.by)
+            return first.with_by(-first.by)
         case ("add" | "subtract" | "negative", True):
             return first if len({*by}) == 1 else None
         case ("exp", False) | ("log", True):

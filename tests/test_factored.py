@@ -75,28 +75,49 @@ def test_the_same_as_the_interpreter(name, dtype):
 
 
 NORMS = {  # of x: a constant keeps their inverses in range, and what is divided by them is in them
-    "rows": lambda x: np.sqrt((x * x).mean(axis=1, keepdims=True) + np.float32(1e-6)),
-    "squares": lambda x: np.sqrt(np.square(x).sum(axis=1, keepdims=True) / 3 + np.float32(1e-6)),
-    "columns": lambda x: np.sqrt((x * x).sum(axis=0) + np.float32(1e-6)),
+    "rows": lambda x: np.sqrt((x * x).mean(axis=1, keepdims=True) + 1e-6),
+    "squares": lambda x: np.sqrt(np.square(x).sum(axis=1, keepdims=True) / 3 + 1e-6),
+    "columns": lambda x: np.sqrt((x * x).sum(axis=0) + 1e-6),
     "with others": lambda x: np.sqrt((x * x + abs(x)).sum(axis=1, keepdims=True) + 1),
-    "twice": lambda x: np.sqrt(np.sqrt((x * x).sum(axis=1, keepdims=True) + np.float32(1e-6))),
+    "twice": lambda x: np.sqrt(np.sqrt((x * x).sum(axis=1, keepdims=True) + 1e-6)),
 }
 
 
+def over_norm(x, g, norm):
+    return ec.sum(x / NORMS[norm](x) * g)
+
+
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("scale", [1e-30, 1e-12, 1, 1e12, 1e15])
+@pytest.mark.parametrize("scale", [1e-200, 1e-60, 1, 1e60, 1e110])
 def test_what_is_divided_by_its_norm_is_summed_before(norm, scale):
     """And no product is out of range that was in it, whatever the size of the cotangent."""
-    x, g = (a.astype("float32") for a in arrays(3)[:2])
-    x *= np.float32(scale)
-    f = ec.grad(ec.compile(lambda x, g: ec.sum(x / NORMS[norm](x) * g)))
-    folds = "sum0: sum, sum1: sum along"
-    assert folds in f.dump(x, g)
-    for size in (1e-6, 1, 1e12):
-        wide, c = x.astype(float), size * g.astype(float)
-        want = ec.grad(lambda x, g: ec.sum(x / NORMS[norm](x) * g))(wide, c)
-        got = f(x, c.astype("float32"))
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-6 * np.abs(want).max())
+    x, g = arrays(3)[:2]
+    x *= scale
+    f = ec.grad(ec.compile(lambda x, g: over_norm(x, g, norm)))
+    assert "sum0: sum, sum1: sum along" in f.dump(x, g)
+    for size in (1e-40, 1, 1e80):
+        got = f(x, size * g)
+        np.testing.assert_allclose(got / size, f(x, g), rtol=1e-9, atol=1e-12 * abs(f(x, g)).max())
+    for at in [(3, 4), (69, 36)]:
+        ends, step = [], 1e-6 * scale
+        for side in (1, -1):
+            moved = x.copy()
+            moved[at] += side * step
+            ends.append(np.sum((moved / NORMS[norm](moved) - x / NORMS[norm](x)) * g))
+        np.testing.assert_allclose(f(x, g)[at], (ends[0] - ends[1]) / (2 * step), rtol=1e-4)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("scale", [1e-30, 1e-12, 1, 1e12, 1e16])
+@pytest.mark.parametrize("size", [1, 1e15, 1e20])
+def test_floats_are_divided_by_their_norm_first(norm, scale, size):
+    """Whose products would leave their range."""
+    x, g = arrays(3)[:2]
+    x *= scale
+    f = ec.grad(ec.compile(lambda x, g: over_norm(x, g, norm)))
+    want = f(x, size * g)
+    got = f(x.astype("float32"), (size * g).astype("float32"))
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=4e-6 * abs(want).max() + 1e-37)
 
 
 def softmax(x, axis=1, top=np.max):
@@ -146,8 +167,7 @@ def test_what_is_like_a_softmax_is_divided_first(like):
 
 OTHERS = {  # which may be finite where squares of x are not, or so small that nothing is left
     "a choice": lambda x: np.sqrt(np.minimum((x * x).sum(axis=1, keepdims=True), 1e30) + 1e-6),
-    "masked": lambda x: np.sqrt(
-        np.sum(x * x, axis=1, keepdims=True, where=abs(x) < 1) + np.float32(1e-6)),
+    "masked": lambda x: np.sqrt(np.sum(x * x, axis=1, keepdims=True, where=abs(x) < 1) + 1e-6),
     "another": lambda x: np.sqrt((x[:, ::-1] * x).sum(axis=1, keepdims=True) ** 2 + 1),
     "no constant": lambda x: np.sqrt((x * x).sum(axis=1, keepdims=True)),
     "no root": lambda x: (x * x).sum(axis=1, keepdims=True) + 1,
@@ -156,7 +176,7 @@ OTHERS = {  # which may be finite where squares of x are not, or so small that n
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_what_is_no_norm_is_divided_by_first(other):
-    x, g = (a.astype("float32") for a in arrays(3)[:2])
+    x, g = arrays(3)[:2]
     text = ec.grad(ec.compile(lambda x, g: ec.sum(x / OTHERS[other](x) * g))).dump(x, g)
     assert "sum0: sum, sum1: sum along" not in text
 
@@ -371,6 +391,14 @@ def test_differences_from_the_mean_add_up_to_nothing(axis, offset):
     got = np.isnan(f(x, c))
     assert got[3].all() if axis else got[:, 4].all()
     assert got.sum() == x.shape[axis]
+
+
+def test_means_that_are_not_finite_are_not_taken_for_0():
+    x, y, *_ = arrays()
+    x[0, 0], x[1, 0] = np.nan, np.inf
+    f = ec.grad(ec.compile(lambda x, y: ((x - x.mean(axis=1, keepdims=True)) * y).sum()), 1)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(np.isnan(f(x, y[:, :1])[:, 0]), np.arange(ROWS) < 2)
 
 
 NO_MEANS = {

@@ -75,6 +75,9 @@ STAYS = {
     "chosen": lambda x, c: (np.where(c > 0, shifted(x), 2 * shifted(x)) - shifted(x)).sum(),
     "squares": lambda x, c: (shifted(x) ** 2).sum(),
     "products": lambda x, c: (np.exp(shifted(x)) * np.exp(shifted(x)) * c).sum(),
+    "to all of equal ones": lambda x, c: (ec.max(
+        shifted(np.round(x)), 1, ties="all") * 0 + ec.max(shifted(x), 1, ties="all") - shifted(x)[
+            :, 0]).sum(),
     "function": lambda x, c: (np.tanh(shifted(x)) * c).sum(),
 }
 
@@ -126,6 +129,42 @@ def test_extrema_that_do(name, matters):
 def test_nothing_is_looked_for(name):
     text = ec.grad(ec.compile(AWAY[name])).dump(X, C)
     assert "max0" in text and "== max0" not in text
+
+
+@ec.custom_vjp
+def reversed_(x):
+    return x
+
+
+@reversed_.defvjp
+def _(g, z, x):
+    return (-g,)
+
+
+@ec.custom_vjp
+def step(x):
+    return np.where(x > 0, 1.0, 0.0)
+
+
+@step.defvjp
+def _(g, z, x):
+    return (g,)
+
+
+STEP = ec.scalar_op("step", fn=lambda v: np.where(v > 0, 1.0, 0.0), vjp=lambda g, out, v: g)
+RULES = {  # of users: the function itself says nothing of its gradient
+    "reversed": lambda x: reversed_(x.max(axis=1)).sum(),
+    "and taken off": lambda x: reversed_(shifted(x)).sum() + x.max(axis=1).sum() * 0,
+    "step": lambda x: step(x.max(axis=1)).sum(),
+    "scalar": lambda x: STEP(x.max(axis=1)).sum(),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules_of_users(name):
+    greatest = (X == X.max(**ROW)).astype(float)
+    want = {"reversed": -greatest, "and taken off": 5 * greatest - 1}.get(name, greatest)
+    np.testing.assert_array_equal(ec.grad(ec.compile(RULES[name]))(X), want)
 
 
 def test_second_derivatives():
