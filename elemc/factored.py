@@ -3,7 +3,7 @@
 `sum(g / s)` is `sum(g) / s`, and `sum(a * p + b * q)` is `a * sum(p) + b * sum(q)`, where `a`, `b`
 and `s` are the same along the axes that are summed over.  So divisions become few, and a sum waits
 for no other that only such factors are made of: the gradient of a layer norm goes over its rows
-three times instead of five.
+three times instead of five.  A sum of `x - mean(x)` is 0.
 
 Sums of users are left alone: their rounding is NumPy's.  A sum is taken apart only where all its
 terms are products with such a factor, which are rounded before they meet, so that nothing is lost
