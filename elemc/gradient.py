@@ -24,6 +24,7 @@ from .array import Array, accumulate, apply
 from .errors import ElemcError
 from .gradient_folds import fold_rule, in_dtype, sum_back
 from .gradient_scans import fold_back, scan_back
+from .gradient_shifts import Shifts, is_extremum
 from .graph import (
     Accumulate,
     Apply,
@@ -47,7 +48,6 @@ from .maps import extents_of
 from .ops import PLACE
 from .records import dataclass
 from .rules import Ratio, ask, rule_of
-from .shifts import Shifts, is_extremum
 
 
 @dataclass

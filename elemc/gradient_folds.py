@@ -71,7 +71,7 @@ def size_of(node: Accumulate | Scan) -> Any:
     return size
 
 
-def _extremum(g: Array, node: Accumulate) -> Parts:
+def extremum_rule(g: Array, node: Accumulate) -> Parts:
     """Elements that equal the extremum, or are NaN as it is, get its cotangent.
 
     `ties` says how much: an equal share of it ("split"), "all" of it each, or only the "first"
@@ -151,7 +151,7 @@ def sum_back(g: Array, node: Scan, _: Any) -> list[tuple[Node, Any]]:
 
 FOLD_RULES: dict[str, Callable[[Array, Accumulate], Parts]] = {
     "sum": _sum, "prod": _prod,
-    **dict.fromkeys(("max", "min", "fmax", "fmin"), _extremum),
+    **dict.fromkeys(("max", "min", "fmax", "fmin"), extremum_rule),
 }
 
 

@@ -13,7 +13,7 @@ ORDER = """
     errors records cache cnames dtypes templating mathlib ops accumulators node graph formula indexing array
     constructors linear protocol maps composites close interp simplify layout values programs cost ranges coalesce reads factored written lower nest places accesses refold quotients ratios specialize repeating blocks halving calling bounds jamming interior early roots linked meeting together order once choices sharing folded_rows asking stages work strides
     expressions picking row_ends fetching paired turns fold_loops row_loops statements scope leaves merging folding keeping crossing schedule emit variants toolchain threads constants build banner compiler arguments runtime binding modes
-    portable machine counts vectorization profile dump plans prepare fastcall function tracing evaluate rules shifts gradient grads custom user settings parse targets stream demo cli
+    portable machine counts vectorization profile dump plans prepare fastcall function tracing evaluate rules gradient grads custom user settings parse targets stream demo cli
     __init__ __main__
 """.split()
 

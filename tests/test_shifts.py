@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import elemc as ec
-from elemc.shifts import Shifts
+from elemc.gradient_shifts import Shifts
 
 RNG = np.random.default_rng(5)
 X, C = RNG.standard_normal((2, 6, 5))

@@ -17,11 +17,11 @@ from functools import cached_property
 from typing import TypeGuard
 
 from .accumulators import ACCUMULATORS
+from .gradient_folds import extremum_rule, fold_rule
 from .graph import Accumulate, Apply, Axis, Cast, ExpandTo, Index, Node
 from .ops import STOP
 from .records import dataclass
 
-EXTREMA = tuple(ACCUMULATORS[name] for name in ("max", "min", "fmax", "fmin"))
 CHOICES = ("maximum", "minimum", "fmax", "fmin", "where")  # one of the operands
 
 
@@ -43,7 +43,7 @@ class Shift:
 
 def is_extremum(node: Node) -> TypeGuard[Accumulate]:
     """Whether a node is the greatest or least of elements."""
-    return isinstance(node, Accumulate) and node.acc in EXTREMA
+    return isinstance(node, Accumulate) and fold_rule(node) is extremum_rule
 
 
 class Shifts:
@@ -74,27 +74,26 @@ class Shifts:
         shifts: dict[Node, Shift] = {}
         waiting = [self.place[extremum]]
         while waiting:
-            k = heapq.heappop(waiting)
-            node = self.nodes[k]
+            node = self.nodes[heapq.heappop(waiting)]
             if node in shifts:
                 continue  # it uses several that are shifted
             shift = Shift(tuple(range(node.ndim))) if node is extremum else (
                 shift_of(node, [shifts.get(c) for c in node.children]))
             if shift is None or shift.by and node in self.outputs:
                 return True
-            shifts[node] = shift
-            for user in self.users.get(node, ()) if shift.by else ():
-                heapq.heappush(waiting, user)
+            if shift.by:
+                shifts[node] = shift
+                for user in self.users.get(node, ()):
+                    heapq.heappush(waiting, user)
         return False
 
 
 def shift_of(node: Node, below: Sequence[Shift | None]) -> Shift | None:
     """How a node is shifted, some of whose children are; None if that is not known."""
-    given = [s for s in below if s and s.by]
-    first = given[0]
+    first = next(s for s in below if s)
     match node:
         case Apply():
-            return _of_apply(node.op.name, [s if s and s.by else None for s in below], first)
+            return _of_apply(node.op.name, below, first)
         case Cast(dtype=dtype) if dtype.kind == "f":
             return first
         case ExpandTo() if node.arg.ndim == node.ndim or not first.axes:
